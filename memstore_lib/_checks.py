@@ -1,0 +1,120 @@
+"""Argument checks shared by every module: each names the argument, what came and what was expected."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+
+import torch
+
+# Unit length is a matter of rounding: float32 rows normalised in float32 are within about 1e-7 of 1.
+UNIT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+
+
+def integer(name: str, value: object, *, minimum: int = 1) -> int:
+    """Return ``value`` as an int of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def real(
+    name: str, value: object, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
+) -> float:
+    """Return ``value`` as a finite float within [low, high] (or (low, high] with ``open_low``)."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r} of type {type(value).__name__}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    if number < low or number > high or (open_low and number == low):
+        left = "(" if open_low or low == -math.inf else "["
+        right = ")" if high == math.inf else "]"
+        raise ValueError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {number:g}")
+    return number
+
+
+def cosine(value: object) -> float:
+    """Return a cosine, a real number in [-1, 1]."""
+    return real("cosine", value, low=-1.0, high=1.0)
+
+
+def choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the words in ``allowed``."""
+    allowed = list(allowed)
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value  # type: ignore[return-value]
+
+
+def grid(values: object, *, name: str = "grid", minimum: int = 1) -> list[int]:
+    """Return a strictly increasing, non-empty list of integers (numbers of memories)."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence of integers, got {type(values).__name__}")
+    items = list(values)
+    if not items:
+        raise ValueError(f"{name} must hold at least one M, got an empty sequence")
+    numbers_ = [
+        integer(f"{name}[{i}]", int(v) if _integral(v) else v, minimum=minimum) for i, v in enumerate(items)
+    ]
+    for before, after in zip(numbers_, numbers_[1:], strict=False):
+        if after <= before:
+            raise ValueError(f"{name} must increase from entry to entry, got {before} followed by {after}")
+    return numbers_
+
+
+def _integral(value: object) -> bool:
+    """True for whole numbers of any integer type, such as numpy's and zero-dimensional tensors."""
+    if isinstance(value, torch.Tensor):
+        return value.ndim == 0 and not value.is_floating_point() and value.dtype != torch.bool
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def floating(name: str, value: object) -> torch.Tensor:
+    """Return a real floating-point tensor without NaN or infinity."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}")
+    if not bool(torch.isfinite(value).all()):
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in a tensor of shape {tuple(value.shape)}"
+        )
+    return value
+
+
+def matrix(name: str, value: object, axes: str) -> torch.Tensor:
+    """Return a finite floating-point matrix with no empty axis; ``axes`` is how the message calls its shape."""
+    tensor = floating(name, value)
+    if tensor.ndim != 2:
+        raise ValueError(f"{name} must have shape {axes}, got {tuple(tensor.shape)}")
+    if 0 in tensor.shape:
+        raise ValueError(f"{name} must have shape {axes} without an empty axis, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def same_kind(name: str, value: torch.Tensor, other_name: str, other: torch.Tensor) -> None:
+    """Refuse two tensors on different devices or of different dtypes: nothing is moved or cast silently."""
+    if value.device != other.device:
+        raise ValueError(
+            f"{name} and {other_name} must be on one device, got {name} on {value.device} and "
+            f"{other_name} on {other.device}"
+        )
+    if value.dtype != other.dtype:
+        raise TypeError(
+            f"{name} and {other_name} must have one dtype, got {name} of {value.dtype} and "
+            f"{other_name} of {other.dtype}"
+        )
+
+
+def unit_rows(name: str, value: torch.Tensor, why: str) -> None:
+    """Refuse rows that are not of unit length, saying ``why`` they have to be."""
+    lengths = value.norm(dim=-1)
+    if bool((lengths == 0).any()):
+        raise ValueError(f"{name} must have rows of unit length, got a row of norm 0; {why}")
+    worst = lengths[(lengths - 1).abs().argmax()].item()
+    if abs(worst - 1) > UNIT_TOLERANCE.get(value.dtype, 1e-4):
+        raise ValueError(f"{name} must have rows of unit length, got a row of norm {worst:.4g}; {why}")
