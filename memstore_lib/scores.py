@@ -1,0 +1,200 @@
+"""Scores: how much a stored memory weighs, as a function of its similarity s = k . q to the query.
+
+A score is elementwise: σ(s) for each stored key by itself. That one property gives it an exact law
+(:mod:`memstore_lib.theory`), a one-pass measurement (:mod:`memstore_lib.measure`) and a store
+(:class:`memstore_lib.stores.MLP`). Each knows its name, its LaTeX and its expression for the interactive figures.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from memstore_lib import _checks
+
+
+class Score(ABC):
+    """An elementwise score σ(s).
+
+    A subclass states ``name``, ``latex`` and ``__call__``; ``vega`` (an expression in ``s`` and ``beta``) only if
+    the score shall appear in the interactive bar chart, and ``kinks`` if σ is not smooth somewhere other than at 0.
+    """
+
+    name: str
+    latex: str
+    vega: str | None = None
+    kinks: tuple[float, ...] = (0.0,)
+
+    @abstractmethod
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return σ(s), of the shape, dtype and device of ``s``."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Linear(Score):
+    """σ(s) = s: the outer-product store of chapter 1."""
+
+    name = "outer product"
+    latex = "s"
+    vega = "s"
+
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return s itself."""
+        return s
+
+
+_SUPERSCRIPTS = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
+
+
+@dataclass(frozen=True)
+class ReLU(Score):
+    """σ(s) = max(s, 0)^p.
+
+    Args:
+        power: p, finite and above 0.
+
+    Raises:
+        ValueError: the power is 0, negative or not finite.
+        TypeError: the power is not a number.
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        _checks.real("power", self.power, low=0.0, open_low=True)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """ReLU, ReLU², ReLU³, …"""
+        return "ReLU" if self.power == 1 else "ReLU" + f"{self.power:g}".translate(_SUPERSCRIPTS)
+
+    @property
+    def latex(self) -> str:  # type: ignore[override]
+        """The score in LaTeX."""
+        return r"\max(s, 0)" if self.power == 1 else rf"\max(s, 0)^{{{self.power:g}}}"
+
+    @property
+    def vega(self) -> str:  # type: ignore[override]
+        """The score as a Vega expression in s."""
+        return f"pow(max(s, 0), {self.power:g})"
+
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return max(s, 0)^p."""
+        return s.clamp_min(0) if self.power == 1 else s.clamp_min(0) ** self.power
+
+
+@dataclass(frozen=True)
+class SwiGLU(Score):
+    """σ(s) = s · swish(s) = s² / (1 + e^-s): a gated MLP whose gate and input share their weights."""
+
+    name = "SwiGLU"
+    latex = r"s^2 / (1 + e^{-s})"
+    vega = "s * s / (1 + exp(-s))"
+
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return s² / (1 + e^-s)."""
+        return s * torch.nn.functional.silu(s)
+
+
+@dataclass(frozen=True)
+class Exponential(Score):
+    """σ(s) = e^{β (s - 1)}: softmax attention's weight relative to a perfect match.
+
+    The factor e^-β is common to all weights, so it changes no ratio; it keeps every weight at most 1 for unit keys
+    and queries, where e^{βs} overflows float32 from β = 89.
+
+    Args:
+        beta: sharpness β, finite and at least 0.
+
+    Raises:
+        ValueError: β negative or not finite.
+        TypeError: β not a number.
+    """
+
+    beta: float = 8.0
+
+    name = "softmax"
+    latex = r"e^{\beta s}"
+    vega = "exp(beta * (s - 1))"
+
+    def __post_init__(self) -> None:
+        _checks.real("beta", self.beta, low=0.0)
+
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return e^{β (s - 1)}."""
+        return torch.exp(self.beta * (s - 1))
+
+
+@dataclass(frozen=True)
+class TruncatedExponential(Score):
+    """σ(s) = Σ_{n < terms} (βs)^n / n!: the series of e^{βs}, cut off.
+
+    Args:
+        beta: sharpness β, finite and at least 0.
+        terms: number of terms kept, at least 1; 2 terms are 1 + βs.
+
+    Raises:
+        ValueError: β negative or not finite, fewer than 1 term.
+        TypeError: β or terms of another type.
+    """
+
+    beta: float = 8.0
+    terms: int = 2
+
+    def __post_init__(self) -> None:
+        _checks.real("beta", self.beta, low=0.0)
+        _checks.integer("terms", self.terms)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """How many terms."""
+        return f"exp, {self.terms} term{'s' if self.terms > 1 else ''}"
+
+    @property
+    def latex(self) -> str:  # type: ignore[override]
+        """The score in LaTeX."""
+        return rf"\sum_{{n<{self.terms}}} (\beta s)^n / n!"
+
+    def __call__(self, s: torch.Tensor) -> torch.Tensor:
+        """Return the sum, by Horner's rule."""
+        x = self.beta * s
+        total = torch.ones_like(s)
+        for n in range(self.terms - 1, 0, -1):
+            total = 1 + x / n * total
+        return total
+
+
+SCORES: dict[str, Score] = {}
+
+
+def register(score: Score) -> Score:
+    """Add a score to :data:`SCORES`, which the contract tests walk; returns it.
+
+    Raises:
+        TypeError: not a :class:`Score`.
+        ValueError: the name is missing, or another score already has it.
+    """
+    if not isinstance(score, Score):
+        raise TypeError(f"score must be a Score, got {type(score).__name__}")
+    if not isinstance(getattr(score, "name", None), str) or not score.name:
+        raise ValueError(f"score must state its name, got {getattr(score, 'name', None)!r}")
+    taken = SCORES.get(score.name)
+    # Running a notebook cell twice defines the class again: same name, same place, so it may replace the old one.
+    if taken is not None and taken != score and _origin(taken) != _origin(score):
+        raise ValueError(f"score name {score.name!r} is taken by {taken!r}")
+    SCORES[score.name] = score
+    return score
+
+
+def _origin(score: Score) -> tuple[str, str]:
+    return type(score).__module__, type(score).__qualname__
+
+
+for _score in (Linear(), ReLU(), ReLU(2), ReLU(3), SwiGLU(), Exponential(math.sqrt(64))):
+    register(_score)
