@@ -1,0 +1,278 @@
+"""Laws: what a measurement should give. Nothing here samples.
+
+    s     similarity of two independent unit keys in d dimensions, density ∝ (1 - s²)^((d-3)/2)
+    ISR   interference-to-signal ratio, ‖interference‖ / ‖signal‖; capacity is the M at which it reaches 1
+    c     cosine between the query and the key it asks for
+    γ     load, M / d
+
+For an elementwise score σ the law is exact at every d, M and c: the M - 1 other keys interfere independently, so
+ISR² = (M - 1) E[σ(s)²] / σ(c)² as a mean over draws. The rules of thumb (:data:`RULES`) are the source article's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import optimize, special, stats
+
+from memstore_lib import _checks
+from memstore_lib.scores import Score
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
+
+
+def similarity_density(s: np.ndarray, d: int) -> np.ndarray:
+    """Return the density of the similarity of two random unit vectors in d ≥ 2 dimensions at s in (-1, 1)."""
+    d = _checks.integer("d", d, minimum=2)
+    s = np.asarray(s, dtype=float)
+    if s.size and not (np.abs(s) < 1).all():
+        raise ValueError(f"s must lie strictly between -1 and 1, got values up to {np.abs(s).max():g}")
+    log_norm = math.lgamma(d / 2) - math.lgamma((d - 1) / 2) - 0.5 * math.log(math.pi)
+    return np.exp(log_norm + (d - 3) / 2 * np.log1p(-(s**2)))
+
+
+def _panels(d: int, kinks: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return similarities and probability weights whose weighted sums are expectations over s.
+
+    With s = sin θ the density becomes cos^(d-2) θ, smooth and free of end-point singularities. Panels end at the
+    kinks of the score and at ±12 standard deviations, where Gauss-Legendre would otherwise waste its nodes.
+    """
+    if d == 1:  # the sphere is two points
+        return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
+    reach = min(math.pi / 2, 12 / math.sqrt(d))
+    edges = sorted(
+        {-math.pi / 2, -reach, 0.0, reach, math.pi / 2, *(math.asin(k) for k in kinks if abs(k) < 1)}
+    )
+    theta = np.concatenate(
+        [(b - a) / 2 * _NODES + (a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
+    )
+    step = np.concatenate([(b - a) / 2 * _WEIGHTS for a, b in zip(edges, edges[1:], strict=False)])
+    with np.errstate(divide="ignore"):
+        mass = step * np.exp((d - 2) * np.log(np.cos(theta)))
+    return np.sin(theta), mass / mass.sum()
+
+
+def _evaluate(score: Score, s: np.ndarray) -> np.ndarray:
+    if not isinstance(score, Score):
+        raise TypeError(f"score must be a Score, got {type(score).__name__}")
+    out = score(torch.from_numpy(np.ascontiguousarray(s, dtype=np.float64)))
+    if not isinstance(out, torch.Tensor) or out.shape != s.shape:
+        came = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise ValueError(
+            f"score {score.name!r} must be elementwise: shape {s.shape} went in, {came} came out"
+        )
+    result = out.numpy()
+    if not np.isfinite(result).all():
+        raise ValueError(f"score {score.name!r} must be finite on [-1, 1], got NaN or infinity")
+    return result
+
+
+def moment(score: Score, d: int, power: int = 2) -> float:
+    """Return E[σ(s)^power] over the similarity s of two random unit keys, by quadrature.
+
+    Args:
+        score: an elementwise score.
+        d: key dimension, at least 1.
+        power: which moment, at least 1; the interference per memory is the second.
+
+    Raises:
+        ValueError: d or power below 1, a score that is not elementwise or not finite on [-1, 1].
+        TypeError: not a score, or d or power not an integer.
+    """
+    d, power = _checks.integer("d", d), _checks.integer("power", power)
+    s, mass = _panels(d, getattr(score, "kinks", (0.0,)))
+    return float(mass @ _evaluate(score, s) ** power)
+
+
+def _signal(score: Score, cosine: float) -> float:
+    return float(_evaluate(score, np.array([_checks.cosine(cosine)]))[0])
+
+
+def isr(score: Score, M: int, d: int, cosine: float = 1.0) -> float:
+    """Return the exact root-mean-square interference-to-signal ratio, √((M - 1) E[σ²]) / |σ(c)|.
+
+    Args:
+        score: an elementwise score.
+        M: stored memories, the target among them, at least 1.
+        d: key dimension, at least 1.
+        cosine: c between query and key, in [-1, 1].
+
+    Returns:
+        The ratio; infinity where the score is 0 at the cosine.
+
+    Raises:
+        ValueError, TypeError: as :func:`moment`, and for a cosine outside [-1, 1].
+    """
+    M = _checks.integer("M", M)
+    signal = abs(_signal(score, cosine))
+    noise = math.sqrt((M - 1) * moment(score, d))
+    return noise / signal if signal else math.inf
+
+
+def capacity(score: Score, d: int, cosine: float = 1.0) -> float:
+    """Return the M at which :func:`isr` is 1: 1 + σ(c)² / E[σ²]; infinity for a score that never interferes."""
+    second = moment(score, d)
+    return 1 + _signal(score, cosine) ** 2 / second if second else math.inf
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of thumb of the source article.
+
+    Attributes:
+        isr: ratio from M and d.
+        capacity: memories from d.
+        latex: the capacity formula.
+    """
+
+    isr: Callable[[float, float], float]
+    capacity: Callable[[float], float]
+    latex: str
+
+
+RULES: dict[str, Rule] = {
+    "outer product": Rule(lambda M, d: math.sqrt(M / d), lambda d: d, "d"),
+    "least squares": Rule(lambda M, d: math.sqrt(max(M / d - 1, 0.0)), lambda d: 2 * d, "2d"),
+}
+
+
+def least_squares_signal(M: int, d: int) -> float:
+    """Return the mean weight of the target at its own key, min(1, d/M): the trace of a projection shared by M."""
+    return min(1.0, _checks.integer("d", d) / _checks.integer("M", M))
+
+
+def least_squares_isr(M: int, d: int, keys: str = "unit") -> float:
+    """Return the root-mean-square ratio of the least-squares store asked with stored keys.
+
+    It is 0 for M ≤ d. Beyond, with P_jj the target's weight, ISR² = (1 - P_jj) / P_jj, and
+
+    * ``"gaussian"`` keys: P_jj ~ Beta(d/2, (M-d)/2), so ISR² averages to (M - d) / (d - 2), exactly;
+    * ``"unit"`` keys: P_jj has the same mean d/M and a smaller variance, (2/d)(γ - 1)/γ⁴ to first order in 1/d, which
+      gives ISR² ≈ (M - d)/d · (1 + 2/M). Derived in chapter 2.
+
+    Args:
+        M: stored memories, at least 1.
+        d: key dimension, at least 1, and above 2 for Gaussian keys beyond M = d.
+        keys: ``"unit"`` or ``"gaussian"``.
+
+    Raises:
+        ValueError: sizes below these, or another kind of keys.
+        TypeError: sizes that are not integers.
+    """
+    M, d = _checks.integer("M", M), _checks.integer("d", d)
+    _checks.choice("keys", keys, ("unit", "gaussian"))
+    if M <= d:
+        return 0.0
+    if keys == "unit":
+        return math.sqrt((M - d) / d * (1 + 2 / M))
+    _checks.integer("d", d, minimum=3)  # the mean of 1 / P_jj is infinite at d = 2
+    return math.sqrt((M - d) / (d - 2))
+
+
+def least_squares_capacity(d: int, keys: str = "unit") -> float:
+    """Return the M at which :func:`least_squares_isr` is 1: 2d - 2 for Gaussian keys, d - 1 + √((d-1)² + 2d) for unit keys."""
+    d = _checks.integer("d", d)
+    _checks.choice("keys", keys, ("unit", "gaussian"))
+    return 2.0 * d - 2 if keys == "gaussian" else d - 1 + math.sqrt((d - 1) ** 2 + 2 * d)
+
+
+def noisy_least_squares_isr(M: int, d: int, cosine: float = 1.0, ridge: float = 0.0) -> float:
+    """Return the large-d ratio of the (ridge) least-squares store asked at cosine c to a stored key.
+
+    With τ the mean of k̂ᵀ(KᵀK + λ)⁻¹k̂ over a fresh key k̂, which solves 1/τ = λ + γ/(1 + τ), and
+    τ₂ = -dτ/dλ = τ² / (1 - γτ²/(1+τ)²):
+
+        ISR² = [1 + (1/c² - 1)(1 + τ)²] (τ - λτ₂) / τ²
+
+    Chapter 2 derives it from the Marchenko-Pastur fixed point. It holds for large d; at M = d without ridge it is
+    infinite, where a finite d gives a finite peak.
+
+    Args:
+        M: stored memories, at least 2 (the others number M - 1).
+        d: key dimension, at least 1.
+        cosine: c in [-1, 1], not 0.
+        ridge: λ ≥ 0.
+
+    Returns:
+        The ratio; infinity at the unregularised peak.
+
+    Raises:
+        ValueError: sizes, cosine or ridge out of range.
+        TypeError: arguments of another type.
+    """
+    M, d = _checks.integer("M", M, minimum=2), _checks.integer("d", d)
+    c, lam = _checks.cosine(cosine), _checks.real("ridge", ridge, low=0.0)
+    if c == 0:
+        raise ValueError("cosine must not be 0: such a query asks for no key in particular")
+    gamma = (M - 1) / d
+    noise = 1 / c**2 - 1
+    if lam == 0 and gamma < 1:
+        # λτ → 1 - γ as λ → 0: recall at stored keys is exact, and only the query's noise interferes.
+        return math.sqrt(noise * gamma / (1 - gamma))
+    if lam == 0 and gamma == 1:
+        return math.inf if noise else 0.0
+    # λτ² + (λ + γ - 1)τ - 1 = 0 has one positive root.
+    b = lam + gamma - 1
+    tau = 1 / b if lam == 0 else (-b + math.sqrt(b * b + 4 * lam)) / (2 * lam)
+    tau2 = tau**2 / (1 - gamma * (tau / (1 + tau)) ** 2)
+    return math.sqrt((1 + noise * (1 + tau) ** 2) * max(tau - lam * tau2, 0.0) / tau**2)
+
+
+def best_ridge(M: int, d: int, cosine: float) -> float:
+    """Return the ridge that makes :func:`noisy_least_squares_isr` smallest, λ = (M - 1)(1 - c²) / (d c²).
+
+    Raises:
+        ValueError: sizes below 1, a cosine outside [-1, 1] or 0.
+        TypeError: arguments of another type.
+    """
+    M, d, c = _checks.integer("M", M), _checks.integer("d", d), _checks.cosine(cosine)
+    if c == 0:
+        raise ValueError("cosine must not be 0: such a query asks for no key in particular")
+    return (M - 1) * (1 - c * c) / (d * c * c)
+
+
+def top1_accuracy(M: float, d: int) -> float:
+    """Return the chance that the outer-product store points at the right one of its M values.
+
+    Keys and values are unit vectors in d dimensions, and the recall r = v_j + n is compared with every stored value.
+    The noise n is nearly Gaussian with variance (M-1)/d² a component; the right value scores 1 + n·v_j, and each wrong
+    one k_i·k_j + v_i·r, the sum of two sphere similarities, the second scaled by ‖r‖. The wrong ones are taken as
+    independent, which costs a few percent in M at d = 32 and less above.
+
+    Args:
+        M: stored memories, at least 1; need not be whole, so that a capacity can be solved for.
+        d: dimension of keys and values, at least 4.
+
+    Raises:
+        ValueError: M or d too small.
+        TypeError: M not a number, d not an integer.
+    """
+    M, d = _checks.real("M", M, low=1.0), _checks.integer("d", d, minimum=4)
+    sigma = math.sqrt(M - 1) / d
+    along, p_along = special.roots_hermitenorm(48)
+    right = 1 + sigma * along
+    ranks = (np.arange(24) + 0.5) / 24  # equally likely lengths of the noise across v_j
+    length = np.sqrt(right[:, None] ** 2 + sigma**2 * stats.chi2.ppf(ranks, d - 1))
+    s, p_s = special.roots_gegenbauer(48, (d - 2) / 2)
+    # The distribution function of a sphere similarity is a symmetric Beta's.
+    x = np.clip(((right[:, None, None] - s) / length[..., None] + 1) / 2, 0, 1)
+    below = np.clip(special.betainc((d - 1) / 2, (d - 1) / 2, x) @ (p_s / p_s.sum()), 1e-300, 1)
+    return float((p_along / p_along.sum()) @ (below ** (M - 1)).mean(1))
+
+
+def top1_capacity(accuracy: float, d: int) -> float:
+    """Return the M at which :func:`top1_accuracy` falls to ``accuracy``, between 0.01 and 0.9999.
+
+    Raises:
+        ValueError: accuracy out of range, d below 4.
+    """
+    accuracy, d = (
+        _checks.real("accuracy", accuracy, low=0.01, high=0.9999),
+        _checks.integer("d", d, minimum=4),
+    )
+    gap = lambda log_m: top1_accuracy(math.exp(log_m), d) - accuracy  # noqa: E731
+    return math.exp(optimize.brentq(gap, math.log(1.0 + 1e-9), math.log(100.0 * d * d)))
