@@ -1,0 +1,358 @@
+"""The ledger: every statement of the sources, compared with this build's measurements while the book is built.
+
+    claim      one row of ``book/claims.yml``: what a source says, in our words, with its value
+    verdict    holds | holds approximately | needs a caveat; a claim that fails raises and stops the build
+    Chapter    collects a chapter's checks and shows them as its closing table
+
+A check compares three numbers: the source's value, the exact law's, and this build's with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import yaml
+
+from memstore_lib import _checks
+from memstore_lib.intervals import Interval
+
+KINDS = ("identity", "law", "measured", "trend", "reported")
+REQUIRED = ("id", "chapter", "kind", "claim")
+OPTIONAL = ("article", "exact", "note", "caveats", "caveat", "where")
+HOLDS, APPROXIMATELY, CAVEAT = "holds", "holds approximately", "needs a caveat"
+
+# The source's value may differ from the law by this much and still hold, or hold approximately.
+HOLDS_WITHIN, APPROXIMATELY_WITHIN = 0.02, 0.10
+# A measurement fails the law beyond this many standard errors; and it must be sharp enough to fail at all.
+STANDARD_ERRORS, WIDEST = 4.0, 0.05
+
+
+class ClaimFailed(AssertionError):
+    """A measurement contradicts a claim, or cannot decide it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger.
+
+    Attributes:
+        id: unique name, such as ``op-capacity``.
+        chapter: the chapter that checks it.
+        kind: identity, law, measured, trend or reported.
+        claim: what the source says, in our words.
+        article: the source's value, None where it gives none.
+        exact: the value or formula under the exact law, where the article's is an approximation.
+        note: a remark.
+        caveats: numbers of the findings behind the caveat.
+        caveat: why the claim holds only with a caveat, in a sentence; None if it needs none.
+        where: ``page#anchor`` of the section that shows the caveat.
+    """
+
+    id: str
+    chapter: str
+    kind: str
+    claim: str
+    article: object = None
+    exact: object = None
+    note: str | None = None
+    caveats: tuple[int, ...] = ()
+    caveat: str | None = None
+    where: str | None = None
+
+
+def load(path: str | Path | None = None) -> dict[str, Claim]:
+    """Read and check a ledger.
+
+    Args:
+        path: a YAML file with a list of rows; None finds ``book/claims.yml`` (see :func:`find`).
+
+    Returns:
+        The claims by id, in the file's order.
+
+    Raises:
+        ValueError: not a list of rows; a missing, empty or unknown field; a duplicate id; an unknown kind; a caveat
+            without the section that shows it.
+        FileNotFoundError: no such file.
+    """
+    path = find() if path is None else Path(path)
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"ledger {path.name} must be YAML: {error}") from error
+    if not isinstance(rows, list):
+        raise ValueError(f"ledger {path.name} must be a list of rows, got {type(rows).__name__}")
+    claims: dict[str, Claim] = {}
+    for number, row in enumerate(rows, start=1):
+        claim = _claim(row, f"ledger {path.name}, row {number}")
+        if claim.id in claims:
+            raise ValueError(
+                f"ledger {path.name}, row {number}: id must be unique, got {claim.id!r} a second time"
+            )
+        claims[claim.id] = claim
+    return claims
+
+
+def _claim(row: object, place: str) -> Claim:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{place} must be a mapping of fields, got {type(row).__name__}")
+    place = f"{place} ({row.get('id', 'no id')})"
+    for name in REQUIRED:
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            raise ValueError(f"{place}: field {name!r} must be a text, got {row.get(name)!r}")
+    unknown = sorted(set(row) - set(REQUIRED) - set(OPTIONAL))
+    if unknown:
+        raise ValueError(
+            f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}"
+        )
+    _checks.choice(f"{place}: kind", row["kind"], KINDS)
+    if (row.get("caveat") is None) != (row.get("where") is None):
+        raise ValueError(f"{place}: caveat and where must come together, got only one of them")
+    return Claim(**{**row, "caveats": tuple(row.get("caveats", ()))})
+
+
+def find() -> Path:
+    """Return the book's ledger: ``claims.yml`` here or in ``book/`` of this folder or a parent, else beside the library.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    here = Path.cwd()
+    for folder in (
+        here,
+        *(parent / "book" for parent in (here, *here.parents)),
+        Path(__file__).parents[1] / "book",
+    ):
+        if (folder / "claims.yml").is_file():
+            return folder / "claims.yml"
+    raise FileNotFoundError(
+        "claims.yml must be in the working folder or in book/ of a parent folder; found none"
+    )
+
+
+@dataclass
+class Check:
+    """The outcome of one claim: texts for the closing table."""
+
+    claim: Claim
+    verdict: str
+    law: str = ""
+    found: str = ""
+
+
+def verdict(claim: Claim, value: float) -> str:
+    """Return how well the source's value agrees with a better one.
+
+    Raises:
+        ClaimFailed: they differ by more than 10 % and the ledger shows no caveat.
+        ValueError: the source gives no number.
+    """
+    if claim.caveat is not None:
+        return CAVEAT
+    if isinstance(claim.article, bool) or not isinstance(claim.article, (int, float)):
+        raise ValueError(f"claim {claim.id!r} must have a number as article, got {claim.article!r}")
+    off = abs(claim.article / value - 1) if value else math.inf
+    if off <= HOLDS_WITHIN:
+        return HOLDS
+    if off <= APPROXIMATELY_WITHIN:
+        return APPROXIMATELY
+    raise ClaimFailed(
+        f"claim {claim.id!r} fails: the source gives {claim.article:g}, this book {value:g}, "
+        f"{off:.0%} apart, and the ledger names no caveat"
+    )
+
+
+@dataclass
+class Chapter:
+    """A chapter's side of the ledger.
+
+    Args:
+        name: the chapter's name in the ledger, such as ``outer-product``.
+        seed: the seed all the chapter's draws start from; shown on the reproducibility page.
+        claims: a loaded ledger; None for the book's own.
+
+    Raises:
+        ValueError: the ledger has no such chapter, or the seed is negative.
+    """
+
+    name: str
+    seed: int = 0
+    claims: Mapping[str, Claim] | None = None
+    checks: dict[str, Check] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _checks.integer("seed", self.seed, minimum=0)
+        self.claims = load() if self.claims is None else self.claims
+        self.rows = {key: claim for key, claim in self.claims.items() if claim.chapter == self.name}
+        if not self.rows:
+            known = sorted({claim.chapter for claim in self.claims.values()})
+            raise ValueError(f"name must be a chapter of the ledger ({', '.join(known)}), got {self.name!r}")
+
+    def _row(self, id: str, *kinds: str) -> Claim:
+        if id not in self.rows:
+            raise ValueError(
+                f"id must be a claim of chapter {self.name!r} ({', '.join(self.rows)}), got {id!r}"
+            )
+        claim = self.rows[id]
+        if claim.kind not in kinds:
+            raise ValueError(
+                f"claim {id!r} is of kind {claim.kind!r}; this check is for {' or '.join(kinds)}"
+            )
+        return claim
+
+    def _record(self, check: Check) -> None:
+        before = self.checks.get(check.claim.id)
+        if before is None:
+            self.checks[check.claim.id] = check
+            return
+        # A claim checked in several steps keeps one row: every finding, and the verdict, which does not vary.
+        before.law = "; ".join(dict.fromkeys(filter(None, (before.law, check.law))))
+        before.found = "; ".join(dict.fromkeys(filter(None, (before.found, check.found))))
+
+    def identity(
+        self, id: str, left: torch.Tensor, right: torch.Tensor, tolerance: float | None = None
+    ) -> float:
+        """Check that two sides of an equality agree.
+
+        Args:
+            id: a claim of kind identity.
+            left, right: tensors of one shape and dtype.
+            tolerance: largest difference relative to the largest entry; None for 1e-9 in float64 and 1e-4 below.
+
+        Returns:
+            The largest absolute difference, relative to the largest entry of ``right`` (or 1 if that is smaller).
+
+        Raises:
+            ClaimFailed: they differ by more than the tolerance.
+            ValueError: unknown claim, another kind, shapes that disagree, NaN.
+        """
+        claim = self._row(id, "identity")
+        left, right = _checks.floating("left", left), _checks.floating("right", right)
+        if left.shape != right.shape:
+            raise ValueError(
+                f"left and right must have one shape, got {tuple(left.shape)} and {tuple(right.shape)}"
+            )
+        single = torch.float32 in (left.dtype, right.dtype)
+        tolerance = (1e-4 if single else 1e-9) if tolerance is None else tolerance
+        left, right = left.detach().cpu().double(), right.detach().cpu().double()
+        gap = (left - right).abs().max().item() / max(1.0, right.abs().max().item())
+        if gap > tolerance:
+            raise ClaimFailed(
+                f"claim {id!r} fails: the two sides differ by {gap:.3g}, more than {tolerance:g}"
+            )
+        worst = f"sides differ by {gap:.1e}"
+        if id in self.checks:
+            old = float(self.checks[id].found.rsplit(" ", 1)[1])
+            self.checks[id].found = worst if gap > old else self.checks[id].found
+            return gap
+        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, "exact", worst))
+        return gap
+
+    def value(self, id: str, found: Interval, exact: float | None = None) -> str:
+        """Check a number: this build's against the exact law, the source's against the law (or this build's).
+
+        Args:
+            id: a claim of kind law or measured whose ``article`` is a number.
+            found: this build's measurement.
+            exact: the law's value; None where there is none.
+
+        Returns:
+            The verdict.
+
+        Raises:
+            ClaimFailed: the measurement is more than 4 standard errors from the law, its interval is wider than ±5 %
+                and so could not fail, or the source's value is more than 10 % off without a caveat.
+            ValueError: unknown claim, another kind, or a source without a number.
+        """
+        claim = self._row(id, "law", "measured")
+        self._agrees(claim, found, exact)
+        result = verdict(claim, found.value if exact is None else exact)
+        self._record(Check(claim, result, "" if exact is None else _number(exact), str(found)))
+        return result
+
+    def law(self, id: str, found: Sequence[Interval], exact: Sequence[float], at: str) -> str:
+        """Check a formula at several points against measurements there.
+
+        Args:
+            id: a claim of kind law whose source gives a formula.
+            found: measurements.
+            exact: the law's values at the same points.
+            at: what the points are, such as ``"M = 16 … 4096"``.
+
+        Returns:
+            The verdict.
+
+        Raises:
+            ClaimFailed: at some point, as in :meth:`value`.
+            ValueError: unknown claim, another kind, or lengths that differ or are 0.
+        """
+        claim = self._row(id, "law", "measured")
+        if len(found) != len(exact) or not found:
+            raise ValueError(
+                f"found and exact must have one length above 0, got {len(found)} and {len(exact)}"
+            )
+        for one, law in zip(found, exact, strict=True):
+            self._agrees(claim, one, law)
+        worst = max(abs(one.value / law - 1) for one, law in zip(found, exact, strict=True))
+        ends = f"{_number(exact[0])} … {_number(exact[-1])}" if len(exact) > 1 else _number(exact[0])
+        text = f"within {worst:.1%} of the law at {len(found)} points, {at}"
+        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, ends, text))
+        return self.checks[id].verdict
+
+    @staticmethod
+    def _agrees(claim: Claim, found: Interval, exact: float | None) -> None:
+        half = (found.high - found.low) / 2
+        if not half <= WIDEST * abs(found.value):
+            raise ClaimFailed(
+                f"claim {claim.id!r} is undecided: {found} is wider than ±{WIDEST:.0%}; measure more"
+            )
+        if exact is not None and abs(found.value - exact) > STANDARD_ERRORS * found.standard_error:
+            raise ClaimFailed(f"claim {claim.id!r} fails: measured {found}, the exact law gives {exact:.5g}")
+
+    def trend(self, id: str, holds: bool, found: str, law: str = "") -> str:
+        """Record a qualitative claim, decided by the chapter from numbers.
+
+        Args:
+            id: a claim of kind trend, or a law or measurement whose source gives no single number.
+            holds: whether the numbers show it.
+            found: the numbers, in words.
+            law: what a law says of them.
+
+        Returns:
+            The verdict.
+
+        Raises:
+            ClaimFailed: it does not hold.
+            ValueError: unknown claim or another kind, or no numbers in ``found``.
+        """
+        claim = self._row(id, "trend", "law", "measured")
+        if not any(character.isdigit() for character in found):
+            raise ValueError(f"found must show the trend by numbers, got {found!r}")
+        if not bool(holds):
+            raise ClaimFailed(f"claim {id!r} fails: {found}")
+        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, law, found))
+        return self.checks[id].verdict
+
+    def close(self) -> Closing:
+        """Return the chapter's closing table.
+
+        Raises:
+            ClaimFailed: a claim of the chapter was not checked.
+        """
+        open_rows = [id for id in self.rows if id not in self.checks]
+        if open_rows:
+            raise ClaimFailed(
+                f"chapter {self.name!r} must check every claim; left open: {', '.join(open_rows)}"
+            )
+        from memstore_lib.closing import Closing
+
+        return Closing(self.name, self.seed, [self.checks[id] for id in self.rows])
+
+
+def _number(x: object) -> str:
+    if isinstance(x, (int, float)) and not isinstance(x, bool):
+        return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.4g}"
+    return "" if x is None else str(x)

@@ -1,0 +1,79 @@
+"""The table that closes a chapter, and what the chapter cost."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memstore_lib import device
+
+if TYPE_CHECKING:
+    from memstore_lib.claims import Check
+
+_MARKS = {"holds": "✓", "holds approximately": "≈", "needs a caveat": "†"}
+_HEADS = ("Claim", "The source", "Exact law", "This build", "Verdict")
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The checked claims of a chapter as a table, with the chapter's costs as output metadata.
+
+    Attributes:
+        name: the chapter's name in the ledger.
+        seed: where its draws start.
+        checks: one a claim, in the ledger's order.
+    """
+
+    name: str
+    seed: int
+    checks: list[Check]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims got each verdict."""
+        return dict(Counter(check.verdict for check in self.checks))
+
+    @property
+    def summary(self) -> str:
+        """The counts in words."""
+        parts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
+        return f"{len(self.checks)} claims checked in this build: {parts}."
+
+    def __str__(self) -> str:
+        rows = [f"{c.claim.id}: {c.verdict}; law {c.law or '–'}; found {c.found or '–'}" for c in self.checks]
+        return "\n".join([self.summary, *rows])
+
+    def _row(self, check: Check) -> str:
+        claim, cell = check.claim, html.escape
+        result = f'<span class="ms-verdict">{_MARKS[check.verdict]} {cell(check.verdict)}</span>'
+        if claim.caveat is not None:
+            page, _, anchor = (claim.where or "").partition("#")
+            result += f'<br>{cell(claim.caveat)} <a href="{cell(page)}.html#{cell(anchor)}">Shown here</a>.'
+        from memstore_lib.claims import _number
+
+        source = _number(claim.article) if not isinstance(claim.article, (list, dict)) else str(claim.article)
+        cells = (cell(source or "–"), cell(check.law or "–"), cell(check.found or "–"), result)
+        head = f'<th scope="row">{cell(claim.claim)}<br><code>{cell(claim.id)}</code></th>'
+        return "<tr>" + head + "".join(f"<td>{one}</td>" for one in cells) + "</tr>"
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
+        rows = "".join(self._row(check) for check in self.checks)
+        return (
+            f'<div class="ms-table" role="region" tabindex="0" aria-label="Claims of this chapter and their verdicts">'
+            f'<table class="ms-claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+            f"<p>{html.escape(self.summary)}</p>"
+        )
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict, dict]:
+        costs = {
+            "chapter": self.name,
+            "device": device.describe(),
+            "seeds": [self.seed],
+            "peak_memory_mb": round(device.peak_memory_mb(), 1),
+            "peak_device_memory_mb": round(device.peak_device_memory_mb(), 1),
+            "claims": self.counts,
+        }
+        return {"text/html": self._repr_html_(), "text/plain": str(self)}, {"memstore": costs}
