@@ -1,7 +1,7 @@
 """memstore_lib: three ways to store key-value memories, and one yardstick for all of them.
 
 Data flows one way: memories -> score -> store -> measure -> claims, with ``theory`` beside ``measure`` and
-``figures`` at the end. A glossary that holds in every module:
+``figures`` at the end. A glossary that holds in every module::
 
     K   keys,    (M, d_k)   one stored memory a row
     V   values,  (M, d_v)   what each key recalls

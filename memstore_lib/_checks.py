@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
+from itertools import pairwise
 
 import torch
 
@@ -21,9 +22,7 @@ def integer(name: str, value: object, *, minimum: int = 1) -> int:
     return int(value)
 
 
-def real(
-    name: str, value: object, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
-) -> float:
+def real(name: str, value: object, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False) -> float:
     """Return ``value`` as a finite float within [low, high] (or (low, high] with ``open_low``)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r} of type {type(value).__name__}")
@@ -57,10 +56,8 @@ def grid(values: object, *, name: str = "grid", minimum: int = 1) -> list[int]:
     items = list(values)
     if not items:
         raise ValueError(f"{name} must hold at least one M, got an empty sequence")
-    numbers_ = [
-        integer(f"{name}[{i}]", int(v) if _integral(v) else v, minimum=minimum) for i, v in enumerate(items)
-    ]
-    for before, after in zip(numbers_, numbers_[1:], strict=False):
+    numbers_ = [integer(f"{name}[{i}]", int(v) if _integral(v) else v, minimum=minimum) for i, v in enumerate(items)]
+    for before, after in pairwise(numbers_):
         if after <= before:
             raise ValueError(f"{name} must increase from entry to entry, got {before} followed by {after}")
     return numbers_
@@ -80,9 +77,7 @@ def floating(name: str, value: object) -> torch.Tensor:
     if not value.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}")
     if not bool(torch.isfinite(value).all()):
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in a tensor of shape {tuple(value.shape)}"
-        )
+        raise ValueError(f"{name} must be finite, got NaN or infinity in a tensor of shape {tuple(value.shape)}")
     return value
 
 

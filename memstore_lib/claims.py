@@ -1,5 +1,7 @@
 """The ledger: every statement of the sources, compared with this build's measurements while the book is built.
 
+::
+
     claim      one row of ``book/claims.yml``: what a source says, in our words, with its value
     verdict    holds | holds approximately | needs a caveat; a claim that fails raises and stops the build
     Chapter    collects a chapter's checks and shows them as its closing table
@@ -13,12 +15,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import yaml
 
 from memstore_lib import _checks
-from memstore_lib.intervals import Interval
+from memstore_lib.intervals import Interval, number
+
+if TYPE_CHECKING:
+    from memstore_lib.closing import Closing
 
 KINDS = ("identity", "law", "measured", "trend", "reported")
 REQUIRED = ("id", "chapter", "kind", "claim")
@@ -86,12 +92,10 @@ def load(path: str | Path | None = None) -> dict[str, Claim]:
     if not isinstance(rows, list):
         raise ValueError(f"ledger {path.name} must be a list of rows, got {type(rows).__name__}")
     claims: dict[str, Claim] = {}
-    for number, row in enumerate(rows, start=1):
-        claim = _claim(row, f"ledger {path.name}, row {number}")
+    for line, row in enumerate(rows, start=1):
+        claim = _claim(row, f"ledger {path.name}, row {line}")
         if claim.id in claims:
-            raise ValueError(
-                f"ledger {path.name}, row {number}: id must be unique, got {claim.id!r} a second time"
-            )
+            raise ValueError(f"ledger {path.name}, row {line}: id must be unique, got {claim.id!r} a second time")
         claims[claim.id] = claim
     return claims
 
@@ -105,9 +109,7 @@ def _claim(row: object, place: str) -> Claim:
             raise ValueError(f"{place}: field {name!r} must be a text, got {row.get(name)!r}")
     unknown = sorted(set(row) - set(REQUIRED) - set(OPTIONAL))
     if unknown:
-        raise ValueError(
-            f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}"
-        )
+        raise ValueError(f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}")
     _checks.choice(f"{place}: kind", row["kind"], KINDS)
     if (row.get("caveat") is None) != (row.get("where") is None):
         raise ValueError(f"{place}: caveat and where must come together, got only one of them")
@@ -115,7 +117,7 @@ def _claim(row: object, place: str) -> Claim:
 
 
 def find() -> Path:
-    """Return the book's ledger: ``claims.yml`` here or in ``book/`` of this folder or a parent, else beside the library.
+    """Return the book's ledger: ``claims.yml`` here, in ``book/`` here or in a parent, else beside the library.
 
     Raises:
         FileNotFoundError: there is none.
@@ -128,19 +130,29 @@ def find() -> Path:
     ):
         if (folder / "claims.yml").is_file():
             return folder / "claims.yml"
-    raise FileNotFoundError(
-        "claims.yml must be in the working folder or in book/ of a parent folder; found none"
-    )
+    raise FileNotFoundError("claims.yml must be in the working folder or in book/ of a parent folder; found none")
 
 
 @dataclass
 class Check:
-    """The outcome of one claim: texts for the closing table."""
+    """The outcome of one claim.
+
+    Attributes:
+        claim: the row of the ledger.
+        verdict: holds, holds approximately, or needs a caveat.
+        law: what the law says, as a text.
+        found: what this build found, as a text.
+        gap: for an identity, how far its two sides differ.
+    """
 
     claim: Claim
     verdict: str
     law: str = ""
     found: str = ""
+    gap: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"{self.claim.id}: {self.verdict}, {self.found}"
 
 
 def verdict(claim: Claim, value: float) -> str:
@@ -193,14 +205,10 @@ class Chapter:
 
     def _row(self, id: str, *kinds: str) -> Claim:
         if id not in self.rows:
-            raise ValueError(
-                f"id must be a claim of chapter {self.name!r} ({', '.join(self.rows)}), got {id!r}"
-            )
+            raise ValueError(f"id must be a claim of chapter {self.name!r} ({', '.join(self.rows)}), got {id!r}")
         claim = self.rows[id]
         if claim.kind not in kinds:
-            raise ValueError(
-                f"claim {id!r} is of kind {claim.kind!r}; this check is for {' or '.join(kinds)}"
-            )
+            raise ValueError(f"claim {id!r} is of kind {claim.kind!r}; this check is for {' or '.join(kinds)}")
         return claim
 
     def _record(self, check: Check) -> None:
@@ -212,9 +220,7 @@ class Chapter:
         before.law = "; ".join(dict.fromkeys(filter(None, (before.law, check.law))))
         before.found = "; ".join(dict.fromkeys(filter(None, (before.found, check.found))))
 
-    def identity(
-        self, id: str, left: torch.Tensor, right: torch.Tensor, tolerance: float | None = None
-    ) -> float:
+    def identity(self, id: str, left: torch.Tensor, right: torch.Tensor, tolerance: float | None = None) -> Check:
         """Check that two sides of an equality agree.
 
         Args:
@@ -223,7 +229,8 @@ class Chapter:
             tolerance: largest difference relative to the largest entry; None for 1e-9 in float64 and 1e-4 below.
 
         Returns:
-            The largest absolute difference, relative to the largest entry of ``right`` (or 1 if that is smaller).
+            The check, whose text says how far the two sides differ: the largest absolute difference, relative to the
+            largest entry of ``right`` (or to 1 if that is smaller).
 
         Raises:
             ClaimFailed: they differ by more than the tolerance.
@@ -232,24 +239,18 @@ class Chapter:
         claim = self._row(id, "identity")
         left, right = _checks.floating("left", left), _checks.floating("right", right)
         if left.shape != right.shape:
-            raise ValueError(
-                f"left and right must have one shape, got {tuple(left.shape)} and {tuple(right.shape)}"
-            )
+            raise ValueError(f"left and right must have one shape, got {tuple(left.shape)} and {tuple(right.shape)}")
         single = torch.float32 in (left.dtype, right.dtype)
         tolerance = (1e-4 if single else 1e-9) if tolerance is None else tolerance
         left, right = left.detach().cpu().double(), right.detach().cpu().double()
         gap = (left - right).abs().max().item() / max(1.0, right.abs().max().item())
         if gap > tolerance:
-            raise ClaimFailed(
-                f"claim {id!r} fails: the two sides differ by {gap:.3g}, more than {tolerance:g}"
-            )
-        worst = f"sides differ by {gap:.1e}"
-        if id in self.checks:
-            old = float(self.checks[id].found.rsplit(" ", 1)[1])
-            self.checks[id].found = worst if gap > old else self.checks[id].found
-            return gap
-        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, "exact", worst))
-        return gap
+            raise ClaimFailed(f"claim {id!r} fails: the two sides differ by {gap:.3g}, more than {tolerance:g}")
+        check = Check(claim, CAVEAT if claim.caveat else HOLDS, "exact", f"sides differ by {gap:.1e}", gap)
+        before = self.checks.get(id)
+        if before is None or gap > before.gap:  # a claim checked in several steps shows the worst of them
+            self.checks[id] = check
+        return check
 
     def value(self, id: str, found: Interval, exact: float | None = None) -> str:
         """Check a number: this build's against the exact law, the source's against the law (or this build's).
@@ -270,7 +271,7 @@ class Chapter:
         claim = self._row(id, "law", "measured")
         self._agrees(claim, found, exact)
         result = verdict(claim, found.value if exact is None else exact)
-        self._record(Check(claim, result, "" if exact is None else _number(exact), str(found)))
+        self._record(Check(claim, result, "" if exact is None else number(exact), str(found)))
         return result
 
     def law(self, id: str, found: Sequence[Interval], exact: Sequence[float], at: str) -> str:
@@ -291,13 +292,11 @@ class Chapter:
         """
         claim = self._row(id, "law", "measured")
         if len(found) != len(exact) or not found:
-            raise ValueError(
-                f"found and exact must have one length above 0, got {len(found)} and {len(exact)}"
-            )
+            raise ValueError(f"found and exact must have one length above 0, got {len(found)} and {len(exact)}")
         for one, law in zip(found, exact, strict=True):
             self._agrees(claim, one, law)
         worst = max(abs(one.value / law - 1) for one, law in zip(found, exact, strict=True))
-        ends = f"{_number(exact[0])} … {_number(exact[-1])}" if len(exact) > 1 else _number(exact[0])
+        ends = f"{number(exact[0])} … {number(exact[-1])}" if len(exact) > 1 else number(exact[0])
         text = f"within {worst:.1%} of the law at {len(found)} points, {at}"
         self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, ends, text))
         return self.checks[id].verdict
@@ -306,9 +305,7 @@ class Chapter:
     def _agrees(claim: Claim, found: Interval, exact: float | None) -> None:
         half = (found.high - found.low) / 2
         if not half <= WIDEST * abs(found.value):
-            raise ClaimFailed(
-                f"claim {claim.id!r} is undecided: {found} is wider than ±{WIDEST:.0%}; measure more"
-            )
+            raise ClaimFailed(f"claim {claim.id!r} is undecided: {found} is wider than ±{WIDEST:.0%}; measure more")
         if exact is not None and abs(found.value - exact) > STANDARD_ERRORS * found.standard_error:
             raise ClaimFailed(f"claim {claim.id!r} fails: measured {found}, the exact law gives {exact:.5g}")
 
@@ -344,15 +341,7 @@ class Chapter:
         """
         open_rows = [id for id in self.rows if id not in self.checks]
         if open_rows:
-            raise ClaimFailed(
-                f"chapter {self.name!r} must check every claim; left open: {', '.join(open_rows)}"
-            )
+            raise ClaimFailed(f"chapter {self.name!r} must check every claim; left open: {', '.join(open_rows)}")
         from memstore_lib.closing import Closing
 
         return Closing(self.name, self.seed, [self.checks[id] for id in self.rows])
-
-
-def _number(x: object) -> str:
-    if isinstance(x, (int, float)) and not isinstance(x, bool):
-        return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.4g}"
-    return "" if x is None else str(x)

@@ -7,13 +7,23 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memstore_lib import device
+from memstore_lib import device, tables
+from memstore_lib.intervals import number
 
 if TYPE_CHECKING:
     from memstore_lib.claims import Check
 
 _MARKS = {"holds": "✓", "holds approximately": "≈", "needs a caveat": "†"}
 _HEADS = ("Claim", "The source", "Exact law", "This build", "Verdict")
+
+
+def _source(value: object) -> str:
+    """Return the source's value as a text: a number, several, or a phrase."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_source(one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_source, value))
+    return "" if value is None else value if isinstance(value, str) else number(value)
 
 
 @dataclass(frozen=True)
@@ -45,27 +55,19 @@ class Closing:
         rows = [f"{c.claim.id}: {c.verdict}; law {c.law or '–'}; found {c.found or '–'}" for c in self.checks]
         return "\n".join([self.summary, *rows])
 
-    def _row(self, check: Check) -> str:
+    def _row(self, check: Check) -> list[str]:
         claim, cell = check.claim, html.escape
         result = f'<span class="ms-verdict">{_MARKS[check.verdict]} {cell(check.verdict)}</span>'
         if claim.caveat is not None:
             page, _, anchor = (claim.where or "").partition("#")
             result += f'<br>{cell(claim.caveat)} <a href="{cell(page)}.html#{cell(anchor)}">Shown here</a>.'
-        from memstore_lib.claims import _number
-
-        source = _number(claim.article) if not isinstance(claim.article, (list, dict)) else str(claim.article)
-        cells = (cell(source or "–"), cell(check.law or "–"), cell(check.found or "–"), result)
-        head = f'<th scope="row">{cell(claim.claim)}<br><code>{cell(claim.id)}</code></th>'
-        return "<tr>" + head + "".join(f"<td>{one}</td>" for one in cells) + "</tr>"
+        head = f"{cell(claim.claim)}<br><code>{cell(claim.id)}</code>"
+        return [head, *(cell(text or "–") for text in (_source(claim.article), check.law, check.found)), result]
 
     def _repr_html_(self) -> str:
-        heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
-        rows = "".join(self._row(check) for check in self.checks)
-        return (
-            f'<div class="ms-table" role="region" tabindex="0" aria-label="Claims of this chapter and their verdicts">'
-            f'<table class="ms-claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-            f"<p>{html.escape(self.summary)}</p>"
-        )
+        rows = [self._row(check) for check in self.checks]
+        table = tables.markup(_HEADS, rows, "Claims of this chapter and their verdicts", "ms-claims")
+        return f"{table}<p>{html.escape(self.summary)}</p>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict, dict]:
         costs = {

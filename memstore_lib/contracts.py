@@ -1,7 +1,9 @@
 """What every score and every store must satisfy. The book's tests walk the registries with these; so can a reader.
 
-check_score(MyScore())        raises AssertionError or ValueError with the reason
-check_store(lambda: MyStore())
+::
+
+    check_score(MyScore())        raises AssertionError or ValueError with the reason
+    check_store(lambda: MyStore())
 """
 
 from __future__ import annotations
@@ -33,9 +35,7 @@ def check_score(score: Score) -> None:
     """
     s = torch.linspace(-1, 1, 24, dtype=torch.float64)
     whole = score(s)
-    _require(
-        whole.shape == s.shape and whole.dtype == s.dtype, score.name, "σ(s) has the shape and dtype of s"
-    )
+    _require(whole.shape == s.shape and whole.dtype == s.dtype, score.name, "σ(s) has the shape and dtype of s")
     _require(score(s.float()).dtype == torch.float32, score.name, "float32 in, float32 out")
     parts = torch.cat([score(piece) for piece in s.reshape(4, 6)])
     _require(torch.equal(whole, parts), score.name, "σ(s) depends on s alone, not on its neighbours")
@@ -75,12 +75,8 @@ def check_store(make: Callable[[], Store]) -> None:
     _require(w.dtype == out.dtype == keys.dtype, name, "weights and recalls keep the dtype")
     close = {"rtol": 1e-8, "atol": 1e-9}
     _require(torch.allclose(out, w @ values, **close), name, "recall is the weighted sum of values")
-    _require(
-        torch.allclose(store.weights(queries[0]), w[0], **close), name, "one query gives that query's weights"
-    )
-    _require(
-        torch.allclose(store.recall(queries[0]), out[0], **close), name, "one query gives that query's recall"
-    )
+    _require(torch.allclose(store.weights(queries[0]), w[0], **close), name, "one query gives that query's weights")
+    _require(torch.allclose(store.recall(queries[0]), out[0], **close), name, "one query gives that query's recall")
     slowly = make()
     for key, value in zip(keys, values, strict=True):
         slowly.write(key, value)
@@ -91,12 +87,8 @@ def check_store(make: Callable[[], Store]) -> None:
     )
     order = torch.randperm(_M, generator=draw)
     shuffled = make().write(keys[order], values[order])
-    _require(
-        torch.allclose(shuffled.recall(queries), out, **close), name, "the order of writing does not matter"
-    )
-    _require(
-        len(store.fresh()) == 0 and len(store) == _M, name, "fresh() is empty and leaves the store as it was"
-    )
+    _require(torch.allclose(shuffled.recall(queries), out, **close), name, "the order of writing does not matter")
+    _require(len(store.fresh()) == 0 and len(store) == _M, name, "fresh() is empty and leaves the store as it was")
     single = make().write(keys[0], values[0])
     _require(
         torch.nn.functional.cosine_similarity(single.recall(keys[0]), values[0], dim=0).item() > 1 - 1e-9,

@@ -5,8 +5,10 @@ The order is CUDA, else MPS, else CPU; the environment variable ``MEMSTORE_DEVIC
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
 import torch
 
@@ -66,6 +68,21 @@ def default_device() -> torch.device:
     if wish:
         return _parse(wish, ENVIRONMENT_VARIABLE)
     return torch.device(next(kind for kind in KNOWN if _available(kind)))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one CPU thread for a while; also a decorator.
+
+    Measurements make thousands of products of small matrices. Several threads wait for one another there longer than
+    they work, many times longer on a busy machine or where a container sees the cores of its host.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def describe() -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from memstore_lib import _checks
 
@@ -32,15 +32,15 @@ class Interval:
     standard_error: float
 
     def __str__(self) -> str:
-        return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
+        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
 
     def __format__(self, spec: str) -> str:
         """Format the three numbers by one format, such as ``f"{interval:.2f}"``."""
         return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]" if spec else str(self)
 
 
-def _short(x: float) -> str:
-    """Write four significant digits, without an exponent up to a million."""
+def number(x: float) -> str:
+    """Return four significant digits of a number as a text, without an exponent up to a million."""
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.4g}"
 
 
@@ -63,7 +63,7 @@ def interval(samples: Iterable[float], level: float = 0.95) -> Interval:
     if np.isinf(x).any():
         return Interval(math.inf, math.inf, math.inf, level, len(x), math.inf)
     se = float(x.std(ddof=1)) / math.sqrt(len(x))
-    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1)) * se
+    half = float(special.stdtrit(len(x) - 1, (1 + level) / 2)) * se
     return Interval(float(x.mean()), float(x.mean()) - half, float(x.mean()) + half, level, len(x), se)
 
 

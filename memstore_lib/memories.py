@@ -1,5 +1,7 @@
 """Memories to store: random keys and values, and the queries that ask for them.
 
+::
+
     K  keys,   (M, d_k)   unit rows, uniform on the sphere
     V  values, (M, d_v)   unit rows of zero mean, so that no value is favoured
     q  query,  (d_k,)     at cosine c to a stored key; c = 1 asks with the key itself
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from memstore_lib import _checks
@@ -33,6 +36,18 @@ def generator_for(seed: int | None = None, generator: torch.Generator | None = N
             raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         return generator
     return torch.Generator().manual_seed(_checks.integer("seed", seed, minimum=0))
+
+
+def replicate_generator(seed: int, replicate: int) -> torch.Generator:
+    """Return the CPU generator of one replicate; neighbouring seeds share no replicates.
+
+    Raises:
+        ValueError: seed or replicate below 0.
+        TypeError: seed or replicate not an integer.
+    """
+    pair = [_checks.integer("seed", seed, minimum=0), _checks.integer("replicate", replicate, minimum=0)]
+    state = np.random.SeedSequence(pair).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> 1))
 
 
 def _normal(rows: int, columns: int, generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
@@ -131,9 +146,7 @@ def orthonormal_keys(
     """
     M, d_k = _checks.integer("M", M), _checks.integer("d_k", d_k)
     if M > d_k:
-        raise ValueError(
-            f"M must be at most d_k, as only d_k orthonormal keys exist, got M = {M} and d_k = {d_k}"
-        )
+        raise ValueError(f"M must be at most d_k, as only d_k orthonormal keys exist, got M = {M} and d_k = {d_k}")
     target = resolve(device)
     # Float64 on the CPU: MPS has no QR, and float32 would leave similarities of 1e-6 between the rows.
     gaussian = _normal(d_k, M, generator_for(seed, generator), dtype).cpu().double()
@@ -168,12 +181,11 @@ def noisy_queries(
     _checks.unit_rows("keys", keys, "a cosine is the similarity of unit vectors")
     n, d_k = keys.shape
     if d_k == 1 and abs(c) != 1:
-        raise ValueError(
-            f"cosine must be 1 or -1 where d_k = 1, as no direction is orthogonal to a key, got {c:g}"
-        )
+        raise ValueError(f"cosine must be 1 or -1 where d_k = 1, as no direction is orthogonal to a key, got {c:g}")
     draw = generator_for(seed, generator)
     if abs(c) == 1:
         return c * keys
     noise = _normal(n, d_k, draw, keys.dtype).to(keys.device)
-    noise = _unit(noise - (noise * keys).sum(-1, keepdim=True) * keys)
+    for _ in range(2):  # twice: noise that happens to lie along the key leaves mostly rounding the first time
+        noise = _unit(noise - (noise * keys).sum(-1, keepdim=True) * keys)
     return c * keys + math.sqrt(1 - c * c) * noise

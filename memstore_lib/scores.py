@@ -170,6 +170,7 @@ class TruncatedExponential(Score):
         return total
 
 
+#: The registered scores, by name.
 SCORES: dict[str, Score] = {}
 
 

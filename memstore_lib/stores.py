@@ -1,18 +1,7 @@
-"""Stores: write key-value memories, ask with a query, recall a weighted sum of values.
-
-    K  keys,    (M, d_k)      write(K, V) appends memories; write(k, v) appends one
-    V  values,  (M, d_v)
-    w  weights, (M,)          how much each stored value counts for a query
-    recall(q) = Σ_i w_i v_i   the same for every store; a store states its weights and nothing else
-
-Rows are memories everywhere: n queries are (n, d_k), their weights (n, M), their recalls (n, d_v). A single query
-(d_k,) gives (M,) and (d_v,).
-"""
+"""The stores: outer product, least squares, MLP. Each states its weights; :mod:`memstore_lib.store` does the rest."""
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import final
 
@@ -20,166 +9,9 @@ import torch
 
 from memstore_lib import _checks
 from memstore_lib.scores import SCORES, Linear, Score
+from memstore_lib.store import Store, empty_stores
 
-
-class Store(ABC):
-    """A key-value memory. A subclass states ``name`` and :meth:`_weights`; writing and recall are done here."""
-
-    name: str
-
-    def __init__(self) -> None:
-        self._keys: torch.Tensor | None = None
-        self._values: torch.Tensor | None = None
-
-    def __len__(self) -> int:
-        """The number of stored memories, M."""
-        return 0 if self._keys is None else len(self._keys)
-
-    @property
-    def keys(self) -> torch.Tensor:
-        """Stored keys, (M, d_k). Raises ValueError while nothing is stored."""
-        return self._filled()[0]
-
-    @property
-    def values(self) -> torch.Tensor:
-        """Stored values, (M, d_v). Raises ValueError while nothing is stored."""
-        return self._filled()[1]
-
-    def _filled(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._keys is None or self._values is None:
-            raise ValueError(f"store {self.name!r} is empty: write keys and values first")
-        return self._keys, self._values
-
-    def fresh(self) -> Store:
-        """Return an empty store with the same settings."""
-        new = copy.copy(self)
-        new._keys = new._values = None
-        new._changed()
-        return new
-
-    def write(self, keys: torch.Tensor, values: torch.Tensor) -> Store:
-        """Append memories and return the store itself.
-
-        Args:
-            keys: (M, d_k), or (d_k,) for one memory. Any length, but not zero: a zero key can never be asked for.
-            values: (M, d_v), or (d_v,) for one memory.
-
-        Raises:
-            ValueError: shapes that disagree, with each other or with what is stored; empty axes; NaN or infinity; a
-                key of norm 0; different devices. Nothing is stored then.
-            TypeError: not floating-point tensors, or of different dtypes.
-        """
-        keys, values = self._as_rows(keys, values)
-        if self._keys is None or self._values is None:
-            # Clones: a caller who later edits its tensors in place must not edit the memory.
-            self._keys, self._values = keys.clone(), values.clone()
-        else:
-            self._fits("keys", keys, self._keys)
-            self._fits("values", values, self._values)
-            self._keys = torch.cat([self._keys, keys])
-            self._values = torch.cat([self._values, values])
-        self._written(keys, values)
-        return self
-
-    @staticmethod
-    def _as_rows(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        keys, values = _checks.floating("keys", keys), _checks.floating("values", values)
-        if keys.ndim == 1 and values.ndim == 1:
-            keys, values = keys[None], values[None]
-        keys = _checks.matrix("keys", keys, "(M, d_k), or (d_k,) beside one value")
-        values = _checks.matrix("values", values, "(M, d_v), or (d_v,) beside one key")
-        if len(keys) != len(values):
-            raise ValueError(
-                f"keys and values must hold the same number of memories, got keys of shape {tuple(keys.shape)} and "
-                f"values of shape {tuple(values.shape)}"
-            )
-        _checks.same_kind("keys", keys, "values", values)
-        norms = keys.norm(dim=1)
-        if bool((norms == 0).any()):
-            row = int((norms == 0).nonzero()[0])
-            raise ValueError(
-                f"keys must not be zero, got a key of norm 0 in row {row}: no query can ask for it"
-            )
-        return keys, values
-
-    def _fits(self, name: str, new: torch.Tensor, old: torch.Tensor) -> None:
-        if new.shape[1] != old.shape[1]:
-            raise ValueError(
-                f"{name} must have {old.shape[1]} columns like the {len(old)} stored {name}, got shape {tuple(new.shape)}"
-            )
-        _checks.same_kind(name, new, f"the stored {name}", old)
-
-    def _written(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Called after each write with what was appended; a store that keeps a state of its own updates it here."""
-        self._changed()
-
-    def _changed(self) -> None:
-        """Called whenever the memories change; a store that caches something drops it here."""
-
-    def weights(self, queries: torch.Tensor) -> torch.Tensor:
-        """Return the weight of each stored memory.
-
-        Args:
-            queries: (n, d_k), or one query (d_k,). Any length.
-
-        Returns:
-            Weights, (n, M), or (M,).
-
-        Raises:
-            ValueError: the store is empty, the shape is wrong, or entries are not finite.
-            TypeError: not a floating-point tensor of the keys' dtype.
-        """
-        rows, single = self._as_queries(queries)
-        w = self._weights(rows)
-        expected = (len(rows), len(self))
-        if not isinstance(w, torch.Tensor) or tuple(w.shape) != expected:
-            came = tuple(w.shape) if isinstance(w, torch.Tensor) else type(w).__name__
-            raise ValueError(
-                f"weights of store {self.name!r} must have shape (n, M) = {expected}, got {came}"
-            )
-        return w[0] if single else w
-
-    def recall(self, queries: torch.Tensor) -> torch.Tensor:
-        """Return what the store recalls, Σ_i w_i v_i.
-
-        Args:
-            queries: (n, d_k), or one query (d_k,).
-
-        Returns:
-            Recalled values, (n, d_v), or (d_v,).
-
-        Raises:
-            ValueError, TypeError: as :meth:`weights`.
-        """
-        rows, single = self._as_queries(queries)
-        out = self._recall(rows)
-        expected = (len(rows), self.values.shape[1])
-        if not isinstance(out, torch.Tensor) or tuple(out.shape) != expected:
-            came = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-            raise ValueError(
-                f"recall of store {self.name!r} must have shape (n, d_v) = {expected}, got {came}"
-            )
-        return out[0] if single else out
-
-    def _as_queries(self, queries: torch.Tensor) -> tuple[torch.Tensor, bool]:
-        keys, _ = self._filled()
-        queries = _checks.floating("queries", queries)
-        single = queries.ndim == 1
-        rows = _checks.matrix("queries", queries[None] if single else queries, "(n, d_k) or (d_k,)")
-        if rows.shape[1] != keys.shape[1]:
-            raise ValueError(
-                f"queries must have d_k = {keys.shape[1]} columns like the stored keys, got shape {tuple(queries.shape)}"
-            )
-        _checks.same_kind("queries", rows, "the stored keys", keys)
-        return rows, single
-
-    @abstractmethod
-    def _weights(self, queries: torch.Tensor) -> torch.Tensor:
-        """Return the weights, (n, M), of queries (n, d_k)."""
-
-    def _recall(self, queries: torch.Tensor) -> torch.Tensor:
-        """Return the recalls, (n, d_v). Only a store with a state of its own has a reason to replace this."""
-        return self.weights(queries) @ self.values
+__all__ = ["MLP", "STORES", "LeastSquares", "OuterProduct", "Store", "empty_stores", "register"]
 
 
 @final
@@ -246,7 +78,7 @@ class LeastSquares(Store):
 
     @property
     def dual_keys(self) -> torch.Tensor:
-        """The keys k̃_i that queries are really compared with, (M, d_k): weights are w_i = k̃_i · q.
+        """The keys k̃_i that queries are really compared with, (M, d_k), so that weights are w_i = k̃_i · q.
 
         Without ridge these are the rows of K (Kᵀ K)⁺ = (K Kᵀ)⁺ K; for M ≤ d_k independent keys they are the dual
         basis, k̃_i · k_j = δ_ij.
@@ -268,20 +100,40 @@ class LeastSquares(Store):
 def _dual_keys(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tensor:
     """Return K (KᵀK + λI)⁺ in float64, for float64 keys known to a relative precision of ``eps``."""
     M, d = keys.shape
-    cutoff = max(M, d) * eps
-    if M <= d:
-        # The singular values themselves: squaring them first would lose half of the digits.
-        left, sizes, right = torch.linalg.svd(keys, full_matrices=False)
-        gain = _inverse(sizes**2 + ridge, alive=sizes > cutoff * sizes.max()) * sizes
-        return (left * gain) @ right
-    energies, directions = torch.linalg.eigh(keys.T @ keys)  # the normal equations: d × d however large M is
-    # Forming KᵀK in float64 leaves rounding of its own, which can exceed the square of the keys' precision.
-    floor = max(cutoff**2, 10 * d * torch.finfo(torch.float64).eps)
-    inverse = _inverse(energies + ridge, alive=energies > floor * energies.max())
-    return keys @ (directions * inverse) @ directions.T
+    if ridge or M > d:
+        return _dual_from_gram(keys, ridge, eps)
+    # QR keeps the digits that squaring the keys would lose. A diagonal entry of R is the distance of a key from the
+    # span of those before it, so duplicate and dependent keys show there.
+    q, r = torch.linalg.qr(keys.T)
+    if _well_conditioned(r.diagonal().abs()):
+        return torch.linalg.solve_triangular(r, q.T, upper=True)
+    left, sizes, right = torch.linalg.svd(keys, full_matrices=False)
+    return (left * _inverse(sizes, cutoff=max(M, d) * eps)) @ right
 
 
-def _inverse(x: torch.Tensor, *, alive: torch.Tensor) -> torch.Tensor:
+def _dual_from_gram(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tensor:
+    """Solve in the smaller of the two Gram matrices, M × M or d × d: the normal equations beyond M = d."""
+    M, d = keys.shape
+    gram = keys @ keys.T if M < d else keys.T @ keys
+    gram.diagonal().add_(ridge)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    if not failed and _well_conditioned(factor.diagonal()):
+        return torch.cholesky_solve(keys, factor) if M < d else torch.cholesky_solve(keys.T, factor).T
+    energies, directions = torch.linalg.eigh(gram)
+    # Forming the Gram matrix leaves rounding of its own, which can exceed the square of the keys' precision.
+    cutoff = max((max(M, d) * eps) ** 2, 10 * len(gram) * torch.finfo(torch.float64).eps)
+    inverse = (directions * _inverse(energies, cutoff)) @ directions.T
+    return inverse @ keys if M < d else keys @ inverse
+
+
+def _well_conditioned(diagonal: torch.Tensor) -> bool:
+    """Tell whether a triangular factor is far from singular; if in doubt the slower, rank-revealing way is taken."""
+    return bool(diagonal.min() > 1e-3 * diagonal.max())
+
+
+def _inverse(x: torch.Tensor, cutoff: float) -> torch.Tensor:
+    """Return 1/x where x exceeds ``cutoff`` times the largest, else 0."""
+    alive = x > cutoff * x.max()
     return torch.where(alive, 1 / torch.where(alive, x, torch.ones_like(x)), torch.zeros_like(x))
 
 
@@ -307,6 +159,7 @@ class MLP(Store):
         return self.score(queries @ self.keys.T)
 
 
+#: The registered stores, by name: functions that make an empty one.
 STORES: dict[str, Callable[[], Store]] = {}
 
 

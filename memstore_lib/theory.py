@@ -1,5 +1,7 @@
 """Laws: what a measurement should give. Nothing here samples.
 
+::
+
     s     similarity of two independent unit keys in d dimensions, density ∝ (1 - s²)^((d-3)/2)
     ISR   interference-to-signal ratio, ‖interference‖ / ‖signal‖; capacity is the M at which it reaches 1
     c     cosine between the query and the key it asks for
@@ -12,12 +14,14 @@ ISR² = (M - 1) E[σ(s)²] / σ(c)² as a mean over draws. The rules of thumb (:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import torch
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from memstore_lib import _checks
 from memstore_lib.scores import Score
@@ -35,6 +39,22 @@ def similarity_density(s: np.ndarray, d: int) -> np.ndarray:
     return np.exp(log_norm + (d - 3) / 2 * np.log1p(-(s**2)))
 
 
+def similarity_curve(dimensions: Iterable[int], points: int = 201) -> pd.DataFrame:
+    """Return :func:`similarity_density` as a tidy table: series ("d = 64"), x and density.
+
+    Each curve spans four standard deviations, or the open interval (-1, 1) where that is shorter.
+
+    Raises:
+        ValueError: no or unsorted dimensions, one below 2, or fewer than 2 points.
+        TypeError: sizes that are not integers.
+    """
+    points, rows = _checks.integer("points", points, minimum=2), []
+    for d in _checks.grid(dimensions, name="dimensions", minimum=2):
+        x = np.linspace(-1, 1, points) * min(0.999, 4 / math.sqrt(d))
+        rows += [(f"d = {d}", *pair) for pair in zip(x, similarity_density(x, d), strict=True)]
+    return pd.DataFrame(rows, columns=["series", "x", "density"])
+
+
 def _panels(d: int, kinks: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return similarities and probability weights whose weighted sums are expectations over s.
 
@@ -44,13 +64,9 @@ def _panels(d: int, kinks: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     if d == 1:  # the sphere is two points
         return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
     reach = min(math.pi / 2, 12 / math.sqrt(d))
-    edges = sorted(
-        {-math.pi / 2, -reach, 0.0, reach, math.pi / 2, *(math.asin(k) for k in kinks if abs(k) < 1)}
-    )
-    theta = np.concatenate(
-        [(b - a) / 2 * _NODES + (a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    )
-    step = np.concatenate([(b - a) / 2 * _WEIGHTS for a, b in zip(edges, edges[1:], strict=False)])
+    edges = sorted({-math.pi / 2, -reach, 0.0, reach, math.pi / 2, *(math.asin(k) for k in kinks if abs(k) < 1)})
+    theta = np.concatenate([(b - a) / 2 * _NODES + (a + b) / 2 for a, b in pairwise(edges)])
+    step = np.concatenate([(b - a) / 2 * _WEIGHTS for a, b in pairwise(edges)])
     with np.errstate(divide="ignore"):
         mass = step * np.exp((d - 2) * np.log(np.cos(theta)))
     return np.sin(theta), mass / mass.sum()
@@ -62,9 +78,7 @@ def _evaluate(score: Score, s: np.ndarray) -> np.ndarray:
     out = score(torch.from_numpy(np.ascontiguousarray(s, dtype=np.float64)))
     if not isinstance(out, torch.Tensor) or out.shape != s.shape:
         came = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        raise ValueError(
-            f"score {score.name!r} must be elementwise: shape {s.shape} went in, {came} came out"
-        )
+        raise ValueError(f"score {score.name!r} must be elementwise: shape {s.shape} went in, {came} came out")
     result = out.numpy()
     if not np.isfinite(result).all():
         raise ValueError(f"score {score.name!r} must be finite on [-1, 1], got NaN or infinity")
@@ -93,7 +107,7 @@ def _signal(score: Score, cosine: float) -> float:
 
 
 def isr(score: Score, M: int, d: int, cosine: float = 1.0) -> float:
-    """Return the exact root-mean-square interference-to-signal ratio, √((M - 1) E[σ²]) / |σ(c)|.
+    """Return the exact root-mean-square interference-to-signal ratio, ``√((M - 1) E[σ²]) / |σ(c)|``.
 
     Args:
         score: an elementwise score.
@@ -119,6 +133,26 @@ def capacity(score: Score, d: int, cosine: float = 1.0) -> float:
     return 1 + _signal(score, cosine) ** 2 / second if second else math.inf
 
 
+def curve(store: str, ratio: Callable[[int], float], grid: Iterable[int], kind: str = "law") -> pd.DataFrame:
+    """Return a law along M as a tidy table, ready to be drawn beside a measurement's.
+
+    Args:
+        store: the name of the store the law is of.
+        ratio: the ISR as a function of M.
+        grid: increasing numbers of memories.
+        kind: ``"law"`` for an exact law, ``"rule"`` for a rule of thumb.
+
+    Returns:
+        A table with store, M, kind, value, and NaN as low and high.
+
+    Raises:
+        ValueError: an empty or unsorted grid, or another kind.
+    """
+    _checks.choice("kind", kind, ("law", "rule"))
+    rows = [(store, M, kind, ratio(M), math.nan, math.nan) for M in _checks.grid(grid)]
+    return pd.DataFrame(rows, columns=["store", "M", "kind", "value", "low", "high"])
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule of thumb of the source article.
@@ -134,6 +168,7 @@ class Rule:
     latex: str
 
 
+#: The source article's rules of thumb, by the name of the store.
 RULES: dict[str, Rule] = {
     "outer product": Rule(lambda M, d: math.sqrt(M / d), lambda d: d, "d"),
     "least squares": Rule(lambda M, d: math.sqrt(max(M / d - 1, 0.0)), lambda d: 2 * d, "2d"),
@@ -143,6 +178,37 @@ RULES: dict[str, Rule] = {
 def least_squares_signal(M: int, d: int) -> float:
     """Return the mean weight of the target at its own key, min(1, d/M): the trace of a projection shared by M."""
     return min(1.0, _checks.integer("d", d) / _checks.integer("M", M))
+
+
+def least_squares_signal_density(x: np.ndarray, M: int, d: int) -> np.ndarray:
+    """Return the density of the target's weight P_jj at x for Gaussian keys: Beta(d/2, (M - d)/2), for M > d.
+
+    Raises:
+        ValueError: M not above d, d below 1, or x outside (0, 1).
+        TypeError: sizes that are not integers.
+    """
+    d = _checks.integer("d", d)
+    a, b = d / 2, (_checks.integer("M", M, minimum=d + 1) - d) / 2
+    x = np.asarray(x, dtype=float)
+    if not ((x > 0) & (x < 1)).all():
+        raise ValueError(f"x must lie strictly between 0 and 1, got values from {x.min():g} to {x.max():g}")
+    return np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - special.betaln(a, b))
+
+
+def least_squares_signal_spread(M: int, d: int, keys: str = "unit") -> float:
+    """Return the standard deviation of the target's weight P_jj for M > d.
+
+    For Gaussian keys it is the Beta distribution's; for unit keys √((2/d)(γ - 1)/γ⁴) with γ = M/d, for large d.
+
+    Raises:
+        ValueError: M not above d, d below 1, or another kind of keys.
+        TypeError: sizes that are not integers.
+    """
+    d = _checks.integer("d", d)
+    M = _checks.integer("M", M, minimum=d + 1)
+    if _checks.choice("keys", keys, ("unit", "gaussian")) == "unit":
+        return math.sqrt(2 / d * (M / d - 1)) * (d / M) ** 2
+    return math.sqrt(2 * d * (M - d) / (M**2 * (M + 2)))
 
 
 def least_squares_isr(M: int, d: int, keys: str = "unit") -> float:
@@ -174,9 +240,16 @@ def least_squares_isr(M: int, d: int, keys: str = "unit") -> float:
 
 
 def least_squares_capacity(d: int, keys: str = "unit") -> float:
-    """Return the M at which :func:`least_squares_isr` is 1: 2d - 2 for Gaussian keys, d - 1 + √((d-1)² + 2d) for unit keys."""
-    d = _checks.integer("d", d)
+    """Return the M at which :func:`least_squares_isr` is 1.
+
+    It is 2d - 2 for Gaussian keys and d - 1 + √((d-1)² + 2d) for unit keys.
+
+    Raises:
+        ValueError: d below 1 (below 3 for Gaussian keys) or another kind of keys.
+        TypeError: d not an integer.
+    """
     _checks.choice("keys", keys, ("unit", "gaussian"))
+    d = _checks.integer("d", d, minimum=3 if keys == "gaussian" else 1)
     return 2.0 * d - 2 if keys == "gaussian" else d - 1 + math.sqrt((d - 1) ** 2 + 2 * d)
 
 
@@ -208,18 +281,17 @@ def noisy_least_squares_isr(M: int, d: int, cosine: float = 1.0, ridge: float = 
     c, lam = _checks.cosine(cosine), _checks.real("ridge", ridge, low=0.0)
     if c == 0:
         raise ValueError("cosine must not be 0: such a query asks for no key in particular")
-    gamma = (M - 1) / d
-    noise = 1 / c**2 - 1
-    if lam == 0 and gamma < 1:
-        # λτ → 1 - γ as λ → 0: recall at stored keys is exact, and only the query's noise interferes.
-        return math.sqrt(noise * gamma / (1 - gamma))
+    gamma, noise = (M - 1) / d, 1 / c**2 - 1
     if lam == 0 and gamma == 1:
         return math.inf if noise else 0.0
-    # λτ² + (λ + γ - 1)τ - 1 = 0 has one positive root.
+    # u = 1/τ is the root of u² - (λ + γ - 1)u - λ = 0 that is not negative, finite as λ → 0. With x = τ/(1+τ),
+    # τ - λτ₂ = γx² / (1 - γx²). Both are written so that neither a small nor a large λ cancels.
     b = lam + gamma - 1
-    tau = 1 / b if lam == 0 else (-b + math.sqrt(b * b + 4 * lam)) / (2 * lam)
-    tau2 = tau**2 / (1 - gamma * (tau / (1 + tau)) ** 2)
-    return math.sqrt((1 + noise * (1 + tau) ** 2) * max(tau - lam * tau2, 0.0) / tau**2)
+    size = math.hypot(b, 2 * math.sqrt(lam))
+    u = (b + size) / 2 if b > 0 else 2 * lam / (size - b)
+    x = 1 / (1 + u)
+    rest = 1 - gamma + gamma * (u * x) * ((2 + u) * x)  # 1 - γx²
+    return math.sqrt(gamma * (noise + (u * x) ** 2) / rest)
 
 
 def best_ridge(M: int, d: int, cosine: float) -> float:
@@ -253,11 +325,11 @@ def top1_accuracy(M: float, d: int) -> float:
     """
     M, d = _checks.real("M", M, low=1.0), _checks.integer("d", d, minimum=4)
     sigma = math.sqrt(M - 1) / d
-    along, p_along = special.roots_hermitenorm(48)
+    along, p_along = special.roots_hermitenorm(32)
     right = 1 + sigma * along
-    ranks = (np.arange(24) + 0.5) / 24  # equally likely lengths of the noise across v_j
-    length = np.sqrt(right[:, None] ** 2 + sigma**2 * stats.chi2.ppf(ranks, d - 1))
-    s, p_s = special.roots_gegenbauer(48, (d - 2) / 2)
+    ranks = (np.arange(12) + 0.5) / 12  # equally likely lengths of the noise across v_j
+    length = np.sqrt(right[:, None] ** 2 + sigma**2 * 2 * special.gammaincinv((d - 1) / 2, ranks))
+    s, p_s = special.roots_gegenbauer(32, (d - 2) / 2)
     # The distribution function of a sphere similarity is a symmetric Beta's.
     x = np.clip(((right[:, None, None] - s) / length[..., None] + 1) / 2, 0, 1)
     below = np.clip(special.betainc((d - 1) / 2, (d - 1) / 2, x) @ (p_s / p_s.sum()), 1e-300, 1)
