@@ -133,7 +133,9 @@ def capacity(score: Score, d: int, cosine: float = 1.0) -> float:
     return 1 + _signal(score, cosine) ** 2 / second if second else math.inf
 
 
-def curve(store: str, ratio: Callable[[int], float], grid: Iterable[int], kind: str = "law") -> pd.DataFrame:
+def curve(
+    store: str, ratio: Callable[[int], float], grid: Iterable[int], kind: str = "law", x: str = "M"
+) -> pd.DataFrame:
     """Return a law along M as a tidy table, ready to be drawn beside a measurement's.
 
     Args:
@@ -141,16 +143,17 @@ def curve(store: str, ratio: Callable[[int], float], grid: Iterable[int], kind: 
         ratio: the ISR as a function of M.
         grid: increasing numbers of memories.
         kind: ``"law"`` for an exact law, ``"rule"`` for a rule of thumb.
+        x: name of the grid's column, if the law does not run along M.
 
     Returns:
-        A table with store, M, kind, value, and NaN as low and high.
+        A table with store, M (or ``x``), kind, value, and NaN as low and high.
 
     Raises:
         ValueError: an empty or unsorted grid, or another kind.
     """
     _checks.choice("kind", kind, ("law", "rule"))
-    rows = [(store, M, kind, ratio(M), math.nan, math.nan) for M in _checks.grid(grid)]
-    return pd.DataFrame(rows, columns=["store", "M", "kind", "value", "low", "high"])
+    rows = [(store, at, kind, ratio(at), math.nan, math.nan) for at in _checks.grid(grid)]
+    return pd.DataFrame(rows, columns=["store", x, "kind", "value", "low", "high"])
 
 
 @dataclass(frozen=True)
@@ -310,10 +313,11 @@ def best_ridge(M: int, d: int, cosine: float) -> float:
 def top1_accuracy(M: float, d: int) -> float:
     """Return the chance that the outer-product store points at the right one of its M values.
 
-    Keys and values are unit vectors in d dimensions, and the recall r = v_j + n is compared with every stored value.
-    The noise n is nearly Gaussian with variance (M-1)/d² a component; the right value scores 1 + n·v_j, and each wrong
-    one k_i·k_j + v_i·r, the sum of two sphere similarities, the second scaled by ‖r‖. The wrong ones are taken as
-    independent, which costs a few percent in M at d = 32 and less above.
+    Keys and values are unit vectors in d dimensions. Beside the right value v_j and a wrong one v_i with s = k_i·k_j,
+    the recall is r = v_j + s v_i + n, where the noise n of the others is nearly Gaussian with variance (M-2)/d² a
+    component. The wrong one wins where v_i·r > v_j·r, that is v_i·ρ > 1 - s + n·v_j with ρ = (1 - s) v_j + n, and v_i·ρ
+    is ‖ρ‖ times a sphere similarity. The wrong ones are taken as independent, which costs about 4 % in M at d = 32 and
+    less above.
 
     Args:
         M: stored memories, at least 1; need not be whole, so that a capacity can be solved for.
@@ -324,14 +328,14 @@ def top1_accuracy(M: float, d: int) -> float:
         TypeError: M not a number, d not an integer.
     """
     M, d = _checks.real("M", M, low=1.0), _checks.integer("d", d, minimum=4)
-    sigma = math.sqrt(M - 1) / d
+    sigma = math.sqrt(max(M - 2, 0)) / d
     along, p_along = special.roots_hermitenorm(32)
-    right = 1 + sigma * along
     ranks = (np.arange(12) + 0.5) / 12  # equally likely lengths of the noise across v_j
-    length = np.sqrt(right[:, None] ** 2 + sigma**2 * 2 * special.gammaincinv((d - 1) / 2, ranks))
+    across = sigma * np.sqrt(2 * special.gammaincinv((d - 1) / 2, ranks))
     s, p_s = special.roots_gegenbauer(32, (d - 2) / 2)
+    gap = (1 + sigma * along)[:, None, None] - s  # ρ along v_j
     # The distribution function of a sphere similarity is a symmetric Beta's.
-    x = np.clip(((right[:, None, None] - s) / length[..., None] + 1) / 2, 0, 1)
+    x = np.clip((gap / np.hypot(gap, across[:, None]) + 1) / 2, 0, 1)
     below = np.clip(special.betainc((d - 1) / 2, (d - 1) / 2, x) @ (p_s / p_s.sum()), 1e-300, 1)
     return float((p_along / p_along.sum()) @ (below ** (M - 1)).mean(1))
 
