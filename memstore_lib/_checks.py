@@ -51,7 +51,8 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
 
 def grid(values: object, *, name: str = "grid", minimum: int = 1) -> list[int]:
     """Return a strictly increasing, non-empty list of integers (numbers of memories)."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    scalar = getattr(values, "ndim", 1) == 0  # an array without axes calls itself iterable
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or scalar:
         raise TypeError(f"{name} must be a sequence of integers, got {type(values).__name__}")
     items = list(values)
     if not items:

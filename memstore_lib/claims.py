@@ -53,7 +53,7 @@ class Claim:
         article: the source's value, None where it gives none.
         exact: the value or formula under the exact law, where the article's is an approximation.
         note: a remark.
-        caveats: numbers of the findings behind the caveat.
+        caveats: short names of the findings behind the caveat.
         caveat: why the claim holds only with a caveat, in a sentence; None if it needs none.
         where: ``page#anchor`` of the section that shows the caveat.
     """
@@ -65,7 +65,7 @@ class Claim:
     article: object = None
     exact: object = None
     note: str | None = None
-    caveats: tuple[int, ...] = ()
+    caveats: tuple[str, ...] = ()
     caveat: str | None = None
     where: str | None = None
 
@@ -81,7 +81,7 @@ def load(path: str | Path | None = None) -> dict[str, Claim]:
 
     Raises:
         ValueError: not a list of rows; a missing, empty or unknown field; a duplicate id; an unknown kind; a caveat
-            without the section that shows it.
+            without the section that shows it, or the reverse.
         FileNotFoundError: no such file.
     """
     path = find() if path is None else Path(path)
@@ -107,13 +107,21 @@ def _claim(row: object, place: str) -> Claim:
     for name in REQUIRED:
         if not isinstance(row.get(name), str) or not row[name].strip():
             raise ValueError(f"{place}: field {name!r} must be a text, got {row.get(name)!r}")
-    unknown = sorted(set(row) - set(REQUIRED) - set(OPTIONAL))
+    unknown = sorted(str(name) for name in set(row) - set(REQUIRED) - set(OPTIONAL))
     if unknown:
         raise ValueError(f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}")
     _checks.choice(f"{place}: kind", row["kind"], KINDS)
     if (row.get("caveat") is None) != (row.get("where") is None):
         raise ValueError(f"{place}: caveat and where must come together, got only one of them")
-    return Claim(**{**row, "caveats": tuple(row.get("caveats", ()))})
+    for name in ("note", "caveat", "where"):
+        if not isinstance(row.get(name, ""), (str, type(None))):
+            raise ValueError(f"{place}: {name} must be a text, got {row[name]!r}")
+    if row.get("where") is not None and not all(row["where"].partition("#")):
+        raise ValueError(f"{place}: where must be page#section, got {row['where']!r}")
+    caveats = row.get("caveats", [])
+    if not isinstance(caveats, list) or not all(isinstance(one, str) for one in caveats):
+        raise ValueError(f"{place}: caveats must be a list of short names, got {caveats!r}")
+    return Claim(**{**row, "caveats": tuple(caveats)})
 
 
 def find() -> Path:
@@ -211,14 +219,16 @@ class Chapter:
             raise ValueError(f"claim {id!r} is of kind {claim.kind!r}; this check is for {' or '.join(kinds)}")
         return claim
 
-    def _record(self, check: Check) -> None:
+    def _record(self, check: Check) -> Check:
         before = self.checks.get(check.claim.id)
         if before is None:
             self.checks[check.claim.id] = check
-            return
+            return check
         # A claim checked in several steps keeps one row: every finding, and the verdict, which does not vary.
-        before.law = "; ".join(dict.fromkeys(filter(None, (before.law, check.law))))
-        before.found = "; ".join(dict.fromkeys(filter(None, (before.found, check.found))))
+        # The same finding twice, from a cell that was run again, is shown once.
+        before.law = "; ".join(dict.fromkeys(filter(None, (*before.law.split("; "), check.law))))
+        before.found = "; ".join(dict.fromkeys(filter(None, (*before.found.split("; "), check.found))))
+        return check
 
     def identity(self, id: str, left: torch.Tensor, right: torch.Tensor, tolerance: float | None = None) -> Check:
         """Check that two sides of an equality agree.
@@ -226,7 +236,7 @@ class Chapter:
         Args:
             id: a claim of kind identity.
             left, right: tensors of one shape and dtype.
-            tolerance: largest difference relative to the largest entry; None for 1e-9 in float64 and 1e-4 below.
+            tolerance: largest difference relative to the largest entry; None for 1e-9 in float64 and 1e-4 in float32.
 
         Returns:
             The check, whose text says how far the two sides differ: the largest absolute difference, relative to the
@@ -234,14 +244,16 @@ class Chapter:
 
         Raises:
             ClaimFailed: they differ by more than the tolerance.
-            ValueError: unknown claim, another kind, shapes that disagree, NaN.
+            ValueError: unknown claim, another kind, shapes that disagree, no entries, NaN, a negative tolerance.
         """
         claim = self._row(id, "identity")
         left, right = _checks.floating("left", left), _checks.floating("right", right)
         if left.shape != right.shape:
             raise ValueError(f"left and right must have one shape, got {tuple(left.shape)} and {tuple(right.shape)}")
+        if left.numel() == 0:
+            raise ValueError(f"left and right must have entries, got shape {tuple(left.shape)}")
         single = torch.float32 in (left.dtype, right.dtype)
-        tolerance = (1e-4 if single else 1e-9) if tolerance is None else tolerance
+        tolerance = (1e-4 if single else 1e-9) if tolerance is None else _checks.real("tolerance", tolerance, low=0.0)
         left, right = left.detach().cpu().double(), right.detach().cpu().double()
         gap = (left - right).abs().max().item() / max(1.0, right.abs().max().item())
         if gap > tolerance:
@@ -252,7 +264,7 @@ class Chapter:
             self.checks[id] = check
         return check
 
-    def value(self, id: str, found: Interval, exact: float | None = None) -> str:
+    def value(self, id: str, found: Interval, exact: float | None = None) -> Check:
         """Check a number: this build's against the exact law, the source's against the law (or this build's).
 
         Args:
@@ -261,7 +273,7 @@ class Chapter:
             exact: the law's value; None where there is none.
 
         Returns:
-            The verdict.
+            The check, with its verdict.
 
         Raises:
             ClaimFailed: the measurement is more than 4 standard errors from the law, its interval is wider than ±5 %
@@ -271,10 +283,9 @@ class Chapter:
         claim = self._row(id, "law", "measured")
         self._agrees(claim, found, exact)
         result = verdict(claim, found.value if exact is None else exact)
-        self._record(Check(claim, result, "" if exact is None else number(exact), str(found)))
-        return result
+        return self._record(Check(claim, result, "" if exact is None else number(exact), str(found)))
 
-    def law(self, id: str, found: Sequence[Interval], exact: Sequence[float], at: str) -> str:
+    def law(self, id: str, found: Sequence[Interval], exact: Sequence[float], at: str) -> Check:
         """Check a formula at several points against measurements there.
 
         Args:
@@ -284,7 +295,7 @@ class Chapter:
             at: what the points are, such as ``"M = 16 … 4096"``.
 
         Returns:
-            The verdict.
+            The check, with its verdict.
 
         Raises:
             ClaimFailed: at some point, as in :meth:`value`.
@@ -295,21 +306,24 @@ class Chapter:
             raise ValueError(f"found and exact must have one length above 0, got {len(found)} and {len(exact)}")
         for one, law in zip(found, exact, strict=True):
             self._agrees(claim, one, law)
-        worst = max(abs(one.value / law - 1) for one, law in zip(found, exact, strict=True))
+        pairs = [(one.value, law) for one, law in zip(found, exact, strict=True)]
+        worst = max(0.0 if one == law else abs(one / law - 1) for one, law in pairs)
         ends = f"{number(exact[0])} … {number(exact[-1])}" if len(exact) > 1 else number(exact[0])
-        text = f"within {worst:.1%} of the law at {len(found)} points, {at}"
-        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, ends, text))
-        return self.checks[id].verdict
+        points = f"{len(found)} point{'s' if len(found) > 1 else ''}"
+        text = f"within {worst:.1%} of the law at {points}, {at}"
+        return self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, ends, text))
 
     @staticmethod
     def _agrees(claim: Claim, found: Interval, exact: float | None) -> None:
+        if not isinstance(found, Interval):
+            raise TypeError(f"found must be an Interval, got {type(found).__name__}")
         half = (found.high - found.low) / 2
         if not half <= WIDEST * abs(found.value):
             raise ClaimFailed(f"claim {claim.id!r} is undecided: {found} is wider than ±{WIDEST:.0%}; measure more")
-        if exact is not None and abs(found.value - exact) > STANDARD_ERRORS * found.standard_error:
+        if exact is not None and not abs(found.value - exact) <= STANDARD_ERRORS * found.standard_error:
             raise ClaimFailed(f"claim {claim.id!r} fails: measured {found}, the exact law gives {exact:.5g}")
 
-    def trend(self, id: str, holds: bool, found: str, law: str = "") -> str:
+    def trend(self, id: str, holds: bool, found: str, law: str = "") -> Check:
         """Record a qualitative claim, decided by the chapter from numbers.
 
         Args:
@@ -319,7 +333,7 @@ class Chapter:
             law: what a law says of them.
 
         Returns:
-            The verdict.
+            The check, with its verdict.
 
         Raises:
             ClaimFailed: it does not hold.
@@ -330,8 +344,7 @@ class Chapter:
             raise ValueError(f"found must show the trend by numbers, got {found!r}")
         if not bool(holds):
             raise ClaimFailed(f"claim {id!r} fails: {found}")
-        self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, law, found))
-        return self.checks[id].verdict
+        return self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, law, found))
 
     def close(self) -> Closing:
         """Return the chapter's closing table.

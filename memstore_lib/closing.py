@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memstore_lib.claims import Check
 
 _MARKS = {"holds": "✓", "holds approximately": "≈", "needs a caveat": "†"}
+_PLURALS = {"holds": "hold", "holds approximately": "hold approximately", "needs a caveat": "need a caveat"}
 _HEADS = ("Claim", "The source", "Exact law", "This build", "Verdict")
 
 
@@ -48,7 +49,9 @@ class Closing:
     @property
     def summary(self) -> str:
         """The counts in words."""
-        parts = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
+        parts = ", ".join(
+            f"{count} {_PLURALS[verdict] if count > 1 else verdict}" for verdict, count in self.counts.items()
+        )
         return f"{len(self.checks)} claims checked in this build: {parts}."
 
     def __str__(self) -> str:

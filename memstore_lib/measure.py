@@ -26,7 +26,7 @@ from memstore_lib.intervals import Interval, interval, root
 from memstore_lib.measurement import Measurement, histogram
 from memstore_lib.pointing import facts_at, top1
 from memstore_lib.scores import Score
-from memstore_lib.stores import Store, empty_stores
+from memstore_lib.stores import Store, empty_store, empty_stores
 
 __all__ = [
     "Interval",
@@ -154,7 +154,7 @@ def _summaries(noise: torch.Tensor, signal: torch.Tensor) -> tuple[float, float,
     """Return mean square, mean and median of the ratio over queries; a silent store, 0/0, counts as infinite."""
     squares = torch.where(signal > 0, noise / signal.clamp_min(1e-300), torch.full_like(noise, math.inf))
     ratio = squares.sqrt()
-    return squares.mean().item(), ratio.mean().item(), ratio.quantile(0.5).item()
+    return squares.mean().item(), ratio.mean().item(), float(np.median(ratio.numpy()))
 
 
 def capacity(
@@ -181,7 +181,7 @@ def capacity(
         ValueError: the ratio is still below 1 at ``limit`` or already above it at M = 2; and as :func:`interference`.
         TypeError: as :func:`interference`.
     """
-    limit = _checks.integer("limit", limit, minimum=4)
+    store, limit = empty_store(store), _checks.integer("limit", limit, minimum=4)
     shared = {"d": d, "cosine": cosine, "queries": queries, **options}
     M = 2
     while True:
@@ -262,7 +262,7 @@ def recall_ratio(
     Raises:
         ValueError, TypeError: as :func:`interference`.
     """
-    (store,) = empty_stores(store)
+    store = empty_store(store)
     M, d, d_v = _checks.integer("M", M), _checks.integer("d", d), _checks.integer("d_v", d_v)
     n, target = _checks.integer("queries", queries), resolve(device)
     from_values, from_weights = [], []

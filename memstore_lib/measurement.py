@@ -40,7 +40,8 @@ class Measurement:
         rows = self._samples(store)
         rows = rows[rows["M"] == M]
         if rows.empty:
-            raise ValueError(f"M must be on the measured grid {sorted(self.replicates['M'].unique())}, got {M}")
+            grid = sorted(self.replicates["M"].unique().tolist())
+            raise ValueError(f"M must be on the measured grid {grid}, got {M}")
         return _statistic(rows, statistic, level)
 
     def table(self, statistic: str = "rms", level: float = 0.95) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import torch
 from memstore_lib import _checks, memories
 from memstore_lib.device import one_thread, resolve
 from memstore_lib.intervals import Interval, interval
-from memstore_lib.stores import Store, empty_stores
+from memstore_lib.stores import Store, empty_store
 
 
 @one_thread()
@@ -40,7 +40,7 @@ def top1(
     Raises:
         ValueError, TypeError: as :func:`memstore_lib.measure.interference`.
     """
-    (store,) = empty_stores(store)
+    store = empty_store(store)
     grid, d, target = _checks.grid(grid), _checks.integer("d", d), resolve(device)
     n, seed = _checks.integer("queries", queries), _checks.integer("seed", seed, minimum=0)
     rows = []

@@ -178,6 +178,20 @@ class Store(ABC):
         return self.weights(queries) @ self.values
 
 
+def empty_store(store: Store) -> Store:
+    """Return a store, refusing one that holds memories already.
+
+    Raises:
+        ValueError: it is not empty.
+        TypeError: it is not a store.
+    """
+    if not isinstance(store, Store):
+        raise TypeError(f"store must be a Store, got {type(store).__name__}")
+    if len(store):
+        raise ValueError(f"store must be empty, got {store.name!r} with {len(store)} memories; use .fresh()")
+    return store
+
+
 def empty_stores(stores: Store | Sequence[Store]) -> list[Store]:
     """Return one or several stores as a list, refusing stores that hold memories already or share a name.
 

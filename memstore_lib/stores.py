@@ -9,9 +9,9 @@ import torch
 
 from memstore_lib import _checks
 from memstore_lib.scores import SCORES, Linear, Score
-from memstore_lib.store import Store, empty_stores
+from memstore_lib.store import Store, empty_store, empty_stores
 
-__all__ = ["MLP", "STORES", "LeastSquares", "OuterProduct", "Store", "empty_stores", "register"]
+__all__ = ["MLP", "STORES", "LeastSquares", "OuterProduct", "Store", "empty_store", "empty_stores", "register"]
 
 
 @final
@@ -159,7 +159,7 @@ class MLP(Store):
         return self.score(queries @ self.keys.T)
 
 
-#: The registered stores, by name: functions that make an empty one.
+#: The registered stores by name, as functions that make an empty one.
 STORES: dict[str, Callable[[], Store]] = {}
 
 
