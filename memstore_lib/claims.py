@@ -3,7 +3,7 @@
 ::
 
     claim      one row of ``book/claims.yml``: what a source says, in our words, with its value
-    verdict    holds | holds approximately | needs a caveat; a claim that fails raises and stops the build
+    verdict    holds | holds approximately | needs a caveat | quoted; a claim that fails raises and stops the build
     Chapter    collects a chapter's checks and shows them as its closing table
 
 A check compares three numbers: the source's value, the exact law's, and this build's with its interval.
@@ -30,6 +30,7 @@ KINDS = ("identity", "law", "measured", "trend", "reported")
 REQUIRED = ("id", "chapter", "kind", "claim")
 OPTIONAL = ("article", "exact", "note", "caveats", "caveat", "where")
 HOLDS, APPROXIMATELY, CAVEAT = "holds", "holds approximately", "needs a caveat"
+QUOTED = "quoted"  # another work's figure, not measured here
 
 # The source's value may differ from the law by this much and still hold, or hold approximately.
 HOLDS_WITHIN, APPROXIMATELY_WITHIN = 0.02, 0.10
@@ -147,7 +148,7 @@ class Check:
 
     Attributes:
         claim: the row of the ledger.
-        verdict: holds, holds approximately, or needs a caveat.
+        verdict: holds, holds approximately, needs a caveat, or quoted.
         law: what the law says, as a text.
         found: what this build found, as a text.
         gap: for an identity, how far its two sides differ.
@@ -345,6 +346,21 @@ class Chapter:
         if not bool(holds):
             raise ClaimFailed(f"claim {id!r} fails: {found}")
         return self._record(Check(claim, CAVEAT if claim.caveat else HOLDS, law, found))
+
+    def reported(self, id: str, where: str) -> Check:
+        """Note that a figure of another work is quoted, not reproduced.
+
+        Args:
+            id: a claim of kind reported.
+            where: whose figure it is, in a few words.
+
+        Raises:
+            ValueError: unknown claim, another kind, or an empty source.
+        """
+        claim = self._row(id, "reported")
+        if not isinstance(where, str) or not where.strip():
+            raise ValueError(f"where must name the work, got {where!r}")
+        return self._record(Check(claim, QUOTED, "", where))
 
     def close(self) -> Closing:
         """Return the chapter's closing table.

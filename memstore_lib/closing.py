@@ -13,8 +13,13 @@ from memstore_lib.intervals import number
 if TYPE_CHECKING:
     from memstore_lib.claims import Check
 
-_MARKS = {"holds": "✓", "holds approximately": "≈", "needs a caveat": "†"}
-_PLURALS = {"holds": "hold", "holds approximately": "hold approximately", "needs a caveat": "need a caveat"}
+_MARKS = {"holds": "✓", "holds approximately": "≈", "needs a caveat": "†", "quoted": "“”"}
+_PLURALS = {
+    "holds": "hold",
+    "holds approximately": "hold approximately",
+    "needs a caveat": "need a caveat",
+    "quoted": "quoted",
+}
 _HEADS = ("Claim", "The source", "Exact law", "This build", "Verdict")
 
 
@@ -80,5 +85,6 @@ class Closing:
             "peak_memory_mb": round(device.peak_memory_mb(), 1),
             "peak_device_memory_mb": round(device.peak_device_memory_mb(), 1),
             "claims": self.counts,
+            "rows": [self._row(check) for check in self.checks],
         }
         return {"text/html": self._repr_html_(), "text/plain": str(self)}, {"memstore": costs}

@@ -54,39 +54,51 @@ _SUPERSCRIPTS = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"
 
 @dataclass(frozen=True)
 class ReLU(Score):
-    """σ(s) = max(s, 0)^p.
+    """σ(s) = max(s - b, 0)^p.
 
     Args:
         power: p, finite and above 0.
+        bias: b, the threshold below which a key is silent, in [-1, 1).
 
     Raises:
-        ValueError: the power is 0, negative or not finite.
-        TypeError: the power is not a number.
+        ValueError: the power is 0, negative or not finite; the bias is out of range.
+        TypeError: the power or the bias is not a number.
     """
 
     power: float = 1.0
+    bias: float = 0.0
 
     def __post_init__(self) -> None:
         _checks.real("power", self.power, low=0.0, open_low=True)
+        if _checks.real("bias", self.bias, low=-1.0, high=1.0) == 1:
+            raise ValueError("bias must lie in [-1, 1), got 1: every key would be silent")
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """ReLU, ReLU², ReLU³, …"""
-        return "ReLU" if self.power == 1 else "ReLU" + f"{self.power:g}".translate(_SUPERSCRIPTS)
+        """ReLU, ReLU², ReLU³, …, with the bias if there is one."""
+        name = "ReLU" if self.power == 1 else "ReLU" + f"{self.power:g}".translate(_SUPERSCRIPTS)
+        return f"{name}, b = {self.bias:g}" if self.bias else name
+
+    @property
+    def kinks(self) -> tuple[float, ...]:  # type: ignore[override]
+        """Where the score starts."""
+        return (self.bias,)
 
     @property
     def latex(self) -> str:  # type: ignore[override]
         """The score in LaTeX."""
-        return r"\max(s, 0)" if self.power == 1 else rf"\max(s, 0)^{{{self.power:g}}}"
+        inner = f"s - {self.bias:g}" if self.bias else "s"
+        return rf"\max({inner}, 0)" if self.power == 1 else rf"\max({inner}, 0)^{{{self.power:g}}}"
 
     @property
     def vega(self) -> str:  # type: ignore[override]
         """The score as a Vega expression in s."""
-        return f"pow(max(s, 0), {self.power:g})"
+        return f"pow(max(s - {self.bias:g}, 0), {self.power:g})" if self.bias else f"pow(max(s, 0), {self.power:g})"
 
     def __call__(self, s: torch.Tensor) -> torch.Tensor:
-        """Return max(s, 0)^p."""
-        return s.clamp_min(0) if self.power == 1 else s.clamp_min(0) ** self.power
+        """Return max(s - b, 0)^p."""
+        above = (s - self.bias if self.bias else s).clamp_min(0)
+        return above if self.power == 1 else above**self.power
 
 
 @dataclass(frozen=True)
@@ -160,6 +172,14 @@ class TruncatedExponential(Score):
     def latex(self) -> str:  # type: ignore[override]
         """The score in LaTeX."""
         return rf"\sum_{{n<{self.terms}}} (\beta s)^n / n!"
+
+    @property
+    def vega(self) -> str:  # type: ignore[override]
+        """The score as a Vega expression in s and beta, by Horner's rule."""
+        text = "1"
+        for n in range(self.terms - 1, 0, -1):
+            text = f"(1 + beta * s / {n} * {text})"
+        return text
 
     def __call__(self, s: torch.Tensor) -> torch.Tensor:
         """Return the sum, by Horner's rule."""

@@ -159,6 +159,102 @@ class MLP(Store):
         return self.score(queries @ self.keys.T)
 
 
+@final
+class Attention(Store):
+    """Softmax attention, Vᵀ softmax(β K q): recall of one query over the stored keys.
+
+    Unit keys and queries with β = √d_k equal keys and queries of length √d_k whose products are divided by √d_k, the
+    form of Vaswani et al. 2017. The largest score is subtracted before the exponential, which is what prevents
+    overflow; dividing by the sum does not.
+
+    Args:
+        beta: sharpness β, finite and at least 0.
+        chunk: keys taken at a time by :meth:`recall`, whose partial results are merged as a tree.
+
+    Raises:
+        ValueError: β negative or not finite, a chunk below 1.
+        TypeError: β not a number, the chunk not an integer.
+    """
+
+    name = "softmax"
+
+    def __init__(self, beta: float = 8.0, chunk: int = 4096) -> None:
+        super().__init__()
+        self.beta = _checks.real("beta", beta, low=0.0)
+        self.chunk = _checks.integer("chunk", chunk)
+
+    def _weights(self, queries: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.beta * (queries @ self.keys.T), dim=1)
+
+    def _recall(self, queries: torch.Tensor) -> torch.Tensor:
+        pieces = zip(self.keys.split(self.chunk), self.values.split(self.chunk), strict=True)
+        parts = [partial_attention(queries, keys, values, self.beta) for keys, values in pieces]
+        while len(parts) > 1:  # pairs of neighbours: rounding grows with the depth of the tree, not with M
+            merged = [merge_attention(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+            parts = merged + parts[2 * len(merged) :]
+        _, total, weighted = parts[0]
+        return weighted / total
+
+
+#: Partial softmax attention of n queries: largest score (n, 1), sum of exponentials (n, 1), weighted values (n, d_v).
+Partial = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def partial_attention(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, beta: float) -> Partial:
+    """Return softmax attention over some of the keys, in a form that can be merged with that over others.
+
+    Args:
+        queries: (n, d_k).
+        keys: (m, d_k).
+        values: (m, d_v).
+        beta: sharpness.
+    """
+    scores = beta * (queries @ keys.T)
+    top = scores.amax(1, keepdim=True)
+    w = torch.exp(scores - top)
+    return top, w.sum(1, keepdim=True), w @ values
+
+
+def merge_attention(one: Partial, other: Partial) -> Partial:
+    """Return the partial attention over the keys of both."""
+    top = torch.maximum(one[0], other[0])
+    mine, theirs = torch.exp(one[0] - top), torch.exp(other[0] - top)
+    return top, mine * one[1] + theirs * other[1], mine * one[2] + theirs * other[2]
+
+
+@final
+class GatedFeatures(Store):
+    """A gated MLP with random hidden units and a linear read-out: W φ(x) with φ(x) = (A x) ⊙ (B x).
+
+    Memories are written as outer products over the features, W = Σ v_i φ(k_i)ᵀ, so the number of hidden units does not
+    grow with M. φ(k)·φ(q) is a noisy form of (k·q)²; more units make it less noisy.
+
+    Args:
+        units: hidden units, at least 1.
+        seed: of the random matrices A and B.
+
+    Raises:
+        ValueError: units below 1 or a negative seed.
+        TypeError: units or seed not an integer.
+    """
+
+    name = "gated features"
+
+    def __init__(self, units: int = 256, seed: int = 0) -> None:
+        super().__init__()
+        self.units = _checks.integer("units", units)
+        self.seed = _checks.integer("seed", seed, minimum=0)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the hidden activations φ(x), (n, units), of vectors x, (n, d_k)."""
+        draw = torch.Generator().manual_seed(self.seed)
+        both = torch.randn(2, x.shape[1], self.units, generator=draw, dtype=torch.float64).to(x.device, x.dtype)
+        return (x @ both[0]) * (x @ both[1]) / self.units**0.5
+
+    def _weights(self, queries: torch.Tensor) -> torch.Tensor:
+        return self.features(queries) @ self.features(self.keys).T
+
+
 #: The registered stores by name, as functions that make an empty one.
 STORES: dict[str, Callable[[], Store]] = {}
 
@@ -189,6 +285,8 @@ def register(name: str, make: Callable[[], Store]) -> Callable[[], Store]:
 register("outer product", OuterProduct)
 register("least squares", LeastSquares)
 register("ridge", lambda: LeastSquares(ridge=0.1))
+register("softmax", Attention)
+register("gated features", GatedFeatures)
 for _name, _score in SCORES.items():
     if _name not in STORES:
         register(_name, lambda score=_score: MLP(score))

@@ -171,10 +171,18 @@ class Rule:
     latex: str
 
 
-#: The source article's rules of thumb, by the name of the store.
+#: The source article's rules of thumb, by the name of the store; softmax at its β = √d.
 RULES: dict[str, Rule] = {
     "outer product": Rule(lambda M, d: math.sqrt(M / d), lambda d: d, "d"),
     "least squares": Rule(lambda M, d: math.sqrt(max(M / d - 1, 0.0)), lambda d: 2 * d, "2d"),
+    "ReLU": Rule(lambda M, d: math.sqrt(M / (2 * d)), lambda d: 2 * d, "2d"),
+    "ReLU²": Rule(lambda M, d: math.sqrt(3 * M / (2 * d**2)), lambda d: 2 * d**2 / 3, "2d^2/3"),
+    "ReLU³": Rule(lambda M, d: math.sqrt(15 * M / (2 * d**3)), lambda d: 2 * d**3 / 15, "2d^3/15"),
+    "softmax": Rule(
+        lambda M, d: math.sqrt(M) * math.exp(1 - math.sqrt(d)),
+        lambda d: math.exp(2 * math.sqrt(d) * (1 - 1 / math.sqrt(d))),
+        r"e^{2\sqrt{d} - 2}",
+    ),
 }
 
 
