@@ -26,18 +26,25 @@ class Measurement:
 
     replicates: pd.DataFrame
 
-    def _samples(self, store: str) -> pd.DataFrame:
-        known = list(self.replicates["store"].unique())
-        _checks.choice("store", store, known)
-        return self.replicates[self.replicates["store"] == store]
+    def _samples(self, store: str, cosine: float | None = None) -> pd.DataFrame:
+        _checks.choice("store", store, list(self.replicates["store"].unique()))
+        rows = self.replicates[self.replicates["store"] == store]
+        known = sorted(rows["cosine"].unique())
+        if cosine is None and len(known) > 1:
+            raise ValueError(f"cosine must be given where several were measured ({known}), got None")
+        if cosine is not None and cosine not in known:
+            raise ValueError(f"cosine must be one of those measured ({known}), got {cosine!r}")
+        return rows if cosine is None else rows[rows["cosine"] == cosine]
 
-    def at(self, store: str, M: int, statistic: str = "rms", level: float = 0.95) -> Interval:
-        """Return the ISR of one store at one M of the grid.
+    def at(
+        self, store: str, M: int, statistic: str = "rms", level: float = 0.95, cosine: float | None = None
+    ) -> Interval:
+        """Return the ISR of one store at one M of the grid, and at one cosine where several were measured.
 
         Raises:
-            ValueError: a store, an M or a statistic that was not measured.
+            ValueError: a store, an M, a statistic or a cosine that was not measured.
         """
-        rows = self._samples(store)
+        rows = self._samples(store, cosine)
         rows = rows[rows["M"] == M]
         if rows.empty:
             grid = sorted(self.replicates["M"].unique().tolist())
@@ -57,7 +64,9 @@ class Measurement:
             rows.append((store, d, M, cosine, "measured", found.value, found.low, found.high))
         return pd.DataFrame(rows, columns=["store", "d", "M", "cosine", "kind", "value", "low", "high"])
 
-    def capacity(self, store: str, statistic: str = "rms", level: float = 0.95) -> Interval:
+    def capacity(
+        self, store: str, statistic: str = "rms", level: float = 0.95, cosine: float | None = None
+    ) -> Interval:
         """Return the M at which the ISR first reaches 1.
 
         Args:
@@ -65,6 +74,7 @@ class Measurement:
             statistic: rms, mean or median. With noisy queries a store's signal can pass through 0, its rms ratio then
                 has no finite mean, and the median is the one to ask for.
             level: confidence of the interval.
+            cosine: which one, where several were measured.
 
         In each replicate ISR² is interpolated linearly in M between the grid points around 1, which is exact for the
         laws of the elementwise scores and of least squares. The interval is over the replicates.
@@ -75,7 +85,7 @@ class Measurement:
         _checks.choice("statistic", statistic, STATISTICS)
         crossings = [
             _crossing(group["M"].to_numpy(float), _squares(group, statistic), store)
-            for _, group in self._samples(store).groupby("replicate")
+            for _, group in self._samples(store, cosine).groupby("replicate")
         ]
         return interval(crossings, level)
 

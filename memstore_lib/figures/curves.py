@@ -38,6 +38,7 @@ def curves(
     start: float | None = None,
     floor: float | None = None,
     interval: str = "95 % interval",
+    law: str = "exact law",
     height: int = 320,
 ) -> Figure:
     """Draw ``value`` against a column for each store: dots measured, solid lines exact laws, dashed rules of thumb.
@@ -61,6 +62,9 @@ def curves(
     floor : float, optional
         Values below it, zeros included, are drawn on the lower edge, whose tick then says "≤ floor". This is how a
         store without interference gets onto a log axis.
+
+    law : str
+        What the solid line is, where it is not an exact law.
 
     Returns
     -------
@@ -125,7 +129,7 @@ def curves(
         {"height": height, "data": {"values": records(drawn, names)}, "params": params, "layer": layers},
         data=rows.drop(columns=[c for c in ("low", "high") if rows[c].isna().all()]),
         description=description,
-        legend=legend(stores, list(kinds), interval=interval if with_intervals else ""),
+        legend=legend(stores, list(kinds), interval=interval if with_intervals else "", law=law),
         controls=controls,
         live="slider_value" if slider else None,
     )

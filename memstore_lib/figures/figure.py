@@ -169,10 +169,11 @@ def legend(
     kinds: list[str] | None = None,
     *,
     interval: str = "95 % interval",
+    law: str = "exact law",
     upright: bool = False,
     extra: list[tuple[str, str]] | None = None,
 ) -> str:
-    """A legend in HTML, above the chart: it wraps on a phone and uses the page's font.
+    """A legend in HTML, above the chart: it wraps on a phone and uses the page's font. ``law`` names the solid line.
 
     ``stores`` are labels with their point and colour, ``kinds`` those of "measured", "law", "rule" that are drawn,
     the latter two as ``upright`` strokes or level lines, ``extra`` further (picture, words) pairs of HTML.
@@ -188,7 +189,7 @@ def legend(
             '<circle cx="7" cy="7" r="3.6" fill="{c}"/></svg>',
             f"measured, {interval}" if interval else "measured",
         ),
-        "law": (line.replace("{d}", ""), "exact law"),
+        "law": (line.replace("{d}", ""), escape(law)),
         "rule": (line.replace("{d}", ' stroke-dasharray="5 3"'), "the source’s rule of thumb"),
     }
     items = [*(extra or []), *((style.icon(s), escape(s)) for s in stores)]
