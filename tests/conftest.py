@@ -1,0 +1,44 @@
+"""Fixtures for the tests that open the built book in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests import browser as browsers
+from tests import site_tools
+
+SUB_PATH = "/a/path/of/its/own/"
+
+
+def _need(condition: bool, reason: str) -> None:
+    """Skip where something is missing on this machine, but fail where nothing may be skipped."""
+    if not condition:
+        if browsers.in_ci():
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def site():
+    """The folder of the built book."""
+    _need((site_tools.SITE / "index.html").is_file(), "the book is not built: run make book")
+    return site_tools.SITE
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A browser for all tests."""
+    path = browsers.find()
+    _need(path is not None, browsers.MISSING)
+    with site_tools.chromium(path) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def addresses(site) -> Iterator[dict[str, str]]:
+    """Where the built book is to be had: at a host's root, under a path, and as files."""
+    with site_tools.served(site) as root, site_tools.served(site, SUB_PATH) as below:
+        yield {"root": root, "sub-path": below, "file": site.resolve().as_uri() + "/"}
