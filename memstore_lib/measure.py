@@ -243,17 +243,21 @@ def recall_ratio(
     queries: int = 64,
     replicates: int = 20,
     seed: int = 0,
+    values: Callable[..., torch.Tensor] = memories.values,
     device: str | torch.device | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Interval, Interval]:
     """Measure the root-mean-square ratio twice on the same recalls: from real value vectors and from weights alone.
 
-    From values it is ``‖recall - w_j v_j‖ / ‖w_j v_j‖`` for stored keys j. Both have the same mean; values add noise.
+    From values it is ``‖recall - w_j v_j‖ / ‖w_j v_j‖`` for stored keys j. For values of zero mean both have the same
+    mean; values add noise.
 
     Args:
         store: an empty store.
         M: stored memories.
         d, d_v: key and value dimensions.
+        values: draws values, such as :func:`memstore_lib.memories.values`. With values that have a common part, such
+            as :func:`memstore_lib.memories.shared_values`, the two means differ.
         queries, replicates, seed, device, dtype: as in :func:`interference`.
 
     Returns:
@@ -269,12 +273,12 @@ def recall_ratio(
     for r in range(_checks.integer("replicates", replicates, minimum=2)):
         draw = memories.replicate_generator(seed, r)
         keys = memories.unit_keys(M, d, generator=draw, device=target, dtype=dtype)
-        values = memories.values(M, d_v, generator=draw, device=target, dtype=dtype)
-        filled = store.fresh().write(keys, values)
+        stored = values(M, d_v, generator=draw, device=target, dtype=dtype)
+        filled = store.fresh().write(keys, stored)
         index = torch.randperm(M, generator=draw, device=draw.device)[: min(n, M)].to(target)
         w = filled.weights(keys[index])
         rows = torch.arange(len(index), device=target)
-        signal = w[rows, index, None] * values[index]
+        signal = w[rows, index, None] * stored[index]
         noise = (filled.recall(keys[index]) - signal).cpu().double()
         from_values.append(_summaries((noise**2).sum(1), (signal.cpu().double() ** 2).sum(1))[0])
         w = w.cpu().double()

@@ -110,6 +110,45 @@ def values(
     return _unit(_normal(M, d_v, generator_for(seed, generator), dtype)).to(target)
 
 
+def shared_values(
+    M: int,
+    d_v: int,
+    *,
+    share: float,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """Draw M values of length 1 with a common part, v = √ρ m + √(1 - ρ) u, (M, d_v).
+
+    The unit vector m is one for all; each u is a random unit vector at right angles to it. So a share ρ of every
+    value's energy is common to all, and the mean value is √ρ m instead of zero.
+
+    Args:
+        M: number of values, at least 1.
+        d_v: value dimension, at least 1.
+        share: ρ in [0, 1]; 1 gives one value M times.
+        seed, generator, device, dtype: as in :func:`unit_keys`.
+
+    Raises:
+        ValueError: a share outside [0, 1], d_v = 1 with a share other than 1, and as for :func:`unit_keys`.
+        TypeError: a share that is not a number, and as for :func:`unit_keys`.
+    """
+    M, d_v = _checks.integer("M", M), _checks.integer("d_v", d_v)
+    rho = _checks.real("share", share, low=0.0, high=1.0)
+    if d_v == 1 and rho != 1:
+        raise ValueError(f"share must be 1 where d_v = 1, as no direction is orthogonal to the common one, got {rho:g}")
+    target = resolve(device)
+    both = _unit(_normal(M + 1, d_v, generator_for(seed, generator), dtype)).to(target)
+    common, own = both[:1], both[1:]
+    if rho == 1:
+        return common.expand(M, d_v).clone()
+    for _ in range(2):  # twice, as in noisy_queries
+        own = _unit(own - (own @ common.T) * common)
+    return math.sqrt(rho) * common + math.sqrt(1 - rho) * own
+
+
 def gaussian_keys(
     M: int,
     d_k: int,

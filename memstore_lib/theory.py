@@ -72,9 +72,13 @@ def _panels(d: int, kinks: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(theta), mass / mass.sum()
 
 
-def _evaluate(score: Score, s: np.ndarray) -> np.ndarray:
+def _is_score(score: object) -> None:
     if not isinstance(score, Score):
         raise TypeError(f"score must be a Score, got {type(score).__name__}")
+
+
+def _evaluate(score: Score, s: np.ndarray) -> np.ndarray:
+    _is_score(score)
     out = score(torch.from_numpy(np.ascontiguousarray(s, dtype=np.float64)))
     if not isinstance(out, torch.Tensor) or out.shape != s.shape:
         came = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
@@ -97,6 +101,7 @@ def moment(score: Score, d: int, power: int = 2) -> float:
         ValueError: d or power below 1, a score that is not elementwise or not finite on [-1, 1].
         TypeError: not a score, or d or power not an integer.
     """
+    _is_score(score)
     d, power = _checks.integer("d", d), _checks.integer("power", power)
     s, mass = _panels(d, getattr(score, "kinks", (0.0,)))
     return float(mass @ _evaluate(score, s) ** power)
