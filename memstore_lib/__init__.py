@@ -9,8 +9,32 @@ Data flows one way: memories -> score -> store -> measure -> claims, with ``theo
     s   score,   k . q      the similarity of a key and a query
 """
 
-from memstore_lib import claims, contracts, device, measure, memories, scores, stores, theory
+from memstore_lib import (
+    claims,
+    contracts,
+    device,
+    measure,
+    memories,
+    scores,
+    sharpness,
+    spectrum,
+    stores,
+    tables,
+    theory,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["claims", "contracts", "device", "measure", "memories", "scores", "stores", "theory"]
+__all__ = [
+    "claims",
+    "contracts",
+    "device",
+    "measure",
+    "memories",
+    "scores",
+    "sharpness",
+    "spectrum",
+    "stores",
+    "tables",
+    "theory",
+]

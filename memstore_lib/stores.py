@@ -106,7 +106,9 @@ def _dual_keys(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tensor:
     # span of those before it, so duplicate and dependent keys show there.
     q, r = torch.linalg.qr(keys.T)
     if _well_conditioned(r.diagonal().abs()):
-        return torch.linalg.solve_triangular(r, q.T, upper=True)
+        dual = torch.linalg.solve_triangular(r, q.T, upper=True)
+        if _resolved(keys, dual, eps, limit=1e6):
+            return dual
     left, sizes, right = torch.linalg.svd(keys, full_matrices=False)
     return (left * _inverse(sizes, cutoff=max(M, d) * eps)) @ right
 
@@ -118,7 +120,9 @@ def _dual_from_gram(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tenso
     gram.diagonal().add_(ridge)
     factor, failed = torch.linalg.cholesky_ex(gram)
     if not failed and _well_conditioned(factor.diagonal()):
-        return torch.cholesky_solve(keys, factor) if M < d else torch.cholesky_solve(keys.T, factor).T
+        dual = torch.cholesky_solve(keys, factor) if M < d else torch.cholesky_solve(keys.T, factor).T
+        if _resolved(keys, dual, eps, limit=1e4):
+            return dual
     energies, directions = torch.linalg.eigh(gram)
     # Forming the Gram matrix leaves rounding of its own, which can exceed the square of the keys' precision.
     cutoff = max((max(M, d) * eps) ** 2, 10 * len(gram) * torch.finfo(torch.float64).eps)
@@ -129,6 +133,12 @@ def _dual_from_gram(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tenso
 def _well_conditioned(diagonal: torch.Tensor) -> bool:
     """Tell whether a triangular factor is far from singular; if in doubt the slower, rank-revealing way is taken."""
     return bool(diagonal.min() > 1e-3 * diagonal.max())
+
+
+def _resolved(keys: torch.Tensor, dual: torch.Tensor, eps: float, limit: float) -> bool:
+    """Tell whether every direction of the keys stands above their rounding; a diagonal can miss that many are near."""
+    # ‖K‖ ‖K⁺‖ is at least the ratio of the largest to the smallest singular value.
+    return bool(keys.norm() * dual.norm() < min(limit, 1 / (max(keys.shape) * eps)))
 
 
 def _inverse(x: torch.Tensor, cutoff: float) -> torch.Tensor:

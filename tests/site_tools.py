@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, Response, sync_playwright
 from tests.sources import ROOT
 
 SITE = ROOT / "_build" / "html"
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 ALREADY_COMPRESSED = (".woff", ".woff2", ".png", ".jpg", ".gz")
 
 #: Without these Chromium looks for its maker's hosts on its own, and a sandbox needs rights that containers lack.

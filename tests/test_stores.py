@@ -365,6 +365,23 @@ def test_duplicate_and_dependent_keys(device, dtype, rank, M, d, kind, seed):
         close(store.recall(basis), means, scale=16 * bad)
 
 
+@in_both
+@pytest.mark.parametrize(("more", "blank"), [(0, 0), (0, 8), (8, 0)], ids=["M = d", "M < d", "M > d"])
+def test_keys_that_are_dependent_all_together(dtype, more, blank):
+    # Each key is far from the span of those before it, and yet some combination of all of them nearly vanishes.
+    n = 40
+    K = torch.eye(n, dtype=torch.float64) - torch.tril(torch.ones(n, n, dtype=torch.float64), -1)
+    K = torch.cat([K, torch.zeros(n, blank, dtype=torch.float64)], dim=1)
+    K = torch.cat([K, K[:more]])
+    K = (K / K.norm(dim=1, keepdim=True)).to(dtype)
+    assert condition(K) > 1e11
+    V = memories.values(len(K), 3, seed=0, device="cpu", dtype=dtype)
+    # Single precision does not know that direction, double precision does; the normal equations square it away.
+    cut = 1e-9 if dtype == torch.float32 or more else 1e-14
+    expected = torch.from_numpy(V.double().numpy().T @ np.linalg.pinv(K.double().numpy().T, rcond=cut))
+    assert LeastSquares().write(K, V).W.double().numpy() == pytest.approx(expected.numpy(), rel=1e-2, abs=1e-3)
+
+
 @everywhere
 @in_both
 @given(any_sizes, seeds, st.floats(1e-3, 1e3))

@@ -38,6 +38,11 @@ REDIRECT = """\
 """
 
 
+def calm_kernels(app: Sphinx, config: Config) -> None:
+    """Give each chapter's kernel one thread: its matrices are small, and threads would mostly wait for one another."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def name_the_site(app: Sphinx, config: Config) -> None:
     """Show the title beside the logo, and point the buttons at the repository that is being built."""
     options = config.html_theme_options
@@ -86,6 +91,7 @@ def finish_site(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
+    app.connect("config-inited", calm_kernels)
     app.connect("config-inited", name_the_site)
     app.add_css_file("site.css")
     app.add_js_file("reach.js", loading_method="defer")
