@@ -40,8 +40,8 @@ class Interval:
 
 
 def number(x: float) -> str:
-    """Return four significant digits of a number as a text, without an exponent up to a million."""
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.4g}"
+    """Return four significant digits of a number as a text, without an exponent up to a billion."""
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e9 else f"{x:.4g}"
 
 
 def interval(samples: Iterable[float], level: float = 0.95) -> Interval:

@@ -6,6 +6,7 @@ interval is narrow, so every such test also shows that the law, made wrong by 2 
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -240,14 +241,12 @@ def test_stores_measured_together_meet_the_same_keys():
         assert together.at("ReLU²", M) == alone.at("ReLU²", M)
 
 
-def test_measuring_leaves_stores_empty_and_threads_as_they_were():
-    threads, stores = torch.get_num_threads(), [OuterProduct(), LeastSquares()]
+def test_measuring_leaves_stores_empty():
+    stores = [OuterProduct(), LeastSquares()]
     measure.interference(stores, [3], **SMALL)
+    measure.recall_ratio(stores[0], 3, **SMALL)
+    measure.top1(stores[1], [3], **SMALL)
     assert [len(store) for store in stores] == [0, 0]
-    assert torch.get_num_threads() == threads
-    with pytest.raises(ValueError, match="grid"):
-        measure.interference(stores, [], **SMALL)
-    assert torch.get_num_threads() == threads
 
 
 def test_the_grid_may_be_any_sequence_of_whole_numbers():
@@ -435,10 +434,10 @@ def test_root_carries_an_interval_over():
 
 def test_intervals_write_themselves():
     one = Interval(1234.6, 0.123456, 2e6, 0.95, 5, 1.0)
-    assert str(one) == f"{one}" == "1,235 [0.1235, 2e+06]"
+    assert str(one) == f"{one}" == "1,235 [0.1235, 2,000,000]"
     assert f"{one:.1f}" == "1234.6 [0.1, 2000000.0]"
     assert [number(x) for x in (0, 999.96, 1000, -12345.6, 1e6, math.inf)] == [
-        "0", "1000", "1,000", "-12,346", "1e+06", "inf",
+        "0", "1000", "1,000", "-12,346", "1,000,000", "inf",
     ]  # fmt: skip
 
 
@@ -491,6 +490,20 @@ def test_the_ratio_from_values_is_that_of_the_recalls():
     for found, expected in zip((from_values, from_weights), zip(*squares, strict=True), strict=True):
         assert found.value == pytest.approx(math.sqrt(np.mean(expected)))
         assert found.low == pytest.approx(root(interval(expected)).low)
+
+
+def test_values_with_a_common_part_add_up():
+    share, M, d = 0.5, 40, 20
+    values = functools.partial(memories.shared_values, share=share)
+    options = {"d": d, "d_v": 30, "queries": 40, "replicates": 60, "seed": 2, "values": values, "device": "cpu"}
+    # The outer product's weights have zero mean, so that nothing adds up; those of ReLU² have one of E[σ].
+    one, two = measure.recall_ratio(OuterProduct(), M, **options)
+    assert one.value == pytest.approx(two.value, rel=0.03)
+    one, two = measure.recall_ratio(MLP(ReLU(2)), M, **options)
+    first = theory.moment(ReLU(2), d, 1)
+    law = math.sqrt(two.value**2 + share * (M - 1) * (M - 2) * first**2)
+    assert one.value == pytest.approx(law, rel=0.03)
+    assert one.value > 1.5 * two.value
 
 
 def test_similarities_match_their_law():
