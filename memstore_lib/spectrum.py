@@ -17,17 +17,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import torch
 
 from memstore_lib import _checks, memories
 from memstore_lib.device import one_thread, resolve
+from memstore_lib.intervals import interval
 from memstore_lib.measurement import Measurement
 from memstore_lib.scores import Exponential, Score
 
 BINS = 4096
 _CHUNK = 4096
 _GROUP = 64  # queries whose histograms are filled together
+ATTENTION = ("weight", "entropy", "gradient")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Spectrum:
 
     Attributes:
         M: memories, the target included, which is not in the counts.
-        counts: (n, bins), float64.
+        counts: (n, bins) integers, of 16 bits where they fit, as a list of spectra is what takes memory.
         cosine: between each query and its target's key.
     """
 
@@ -49,14 +52,33 @@ class Spectrum:
         """The similarities that the bins stand for, (bins,)."""
         return _centres(self.counts.shape[1])
 
+    def at_cosine(self, cosine: float) -> Spectrum:
+        """Return the same draws asked at another cosine, which moves the target alone.
+
+        Raises:
+            ValueError: a cosine outside [-1, 1].
+            TypeError: not a number.
+        """
+        return Spectrum(self.M, self.counts, _checks.cosine(cosine))
+
+    def _sums(self, *functions: torch.Tensor) -> torch.Tensor:
+        """Return the sum of each function of s, (bins,) each, over every query's other keys: (n, functions)."""
+        columns = torch.stack(functions, dim=1)
+        # By blocks, as a float64 copy of all counts would be as large as everything else together.
+        return torch.cat([block.double() @ columns for block in self.counts.split(_GROUP)])
+
     def squared_ratio(self, score: Score) -> torch.Tensor:
         """Return the squared ISR of each query, (n,), for an elementwise score.
 
-        Binning replaces a similarity by its bin's centre. Its bias is below 1e-5 of the ratio at β = 25 and far below
-        at smaller β; tested.
+        Binning replaces a similarity by its bin's centre. For the exponential score its bias is (β · 2/bins)²/12 of
+        the ratio: with 4,096 bins 1e-6 at β = 8 and 1e-5 at β = 25. Where the score is 0 at the cosine, the ratio is
+        infinite.
         """
-        signal = score(torch.tensor([self.cosine], dtype=torch.float64)) ** 2
-        return (self.counts @ score(self.centres) ** 2) / signal
+        return self._over_signal(self._sums(score(self.centres) ** 2)[:, 0], score)
+
+    def _over_signal(self, noise: torch.Tensor, score: Score) -> torch.Tensor:
+        signal = score(torch.tensor([self.cosine], dtype=torch.float64)).item() ** 2
+        return noise / signal if signal else torch.full_like(noise, math.inf)
 
     def attention(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the softmax weight of the target and the entropy of all weights in nats, (n,) each, at sharpness β.
@@ -66,12 +88,42 @@ class Spectrum:
             TypeError: β not a number.
         """
         beta = _checks.real("beta", beta, low=0.0)
-        s, c = self.centres, self.cosine
-        # Relative to a similarity of 1, so that no exponential overflows.
-        others, own = torch.exp(beta * (s - 1)), math.exp(beta * (c - 1))
-        total = self.counts @ others + own
-        mean_s = (self.counts @ (others * s) + own * c) / total
+        return self._attention(beta, self._sums(*self._exponentials(beta)))
+
+    def _exponentials(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return e^{β(s-1)} and s e^{β(s-1)}: relative to a similarity of 1, so that nothing overflows."""
+        weights = torch.exp(beta * (self.centres - 1))
+        return weights, weights * self.centres
+
+    def _attention(self, beta: float, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        c = self.cosine
+        if beta * (1 - c) > 600:  # the target's own exponential would be lost
+            return self._sharp_attention(beta)
+        own = math.exp(beta * (c - 1))
+        total = sums[:, 0] + own
+        mean_s = (sums[:, 1] + own * c) / total
         return own / total, torch.log(total) - beta * (mean_s - 1)
+
+    def _sharp_attention(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what :meth:`attention` does, relative to each query's own largest similarity."""
+        top = self.nearest().clamp_min(self.cosine)[:, None]
+        others = self.counts.double() * torch.exp((beta * (self.centres - top)).clamp_max(0))
+        own = torch.exp(beta * (self.cosine - top))[:, 0]
+        total = others.sum(1) + own
+        mean_s = (others @ self.centres + own * self.cosine) / total
+        return own / total, torch.log(total) - beta * (mean_s - top[:, 0])
+
+    def gradient(self, beta: float) -> torch.Tensor:
+        """Return how much the target's weight p moves with the similarities of all other keys, (n,), at sharpness β.
+
+        By the similarity of another key with weight pᵢ it is ∂p/∂sᵢ = -β pᵢ p. Over all of them the sizes add up to
+        β p (1 - p).
+
+        Raises:
+            ValueError, TypeError: as :meth:`attention`.
+        """
+        weight, _ = self.attention(beta)
+        return beta * weight * (1 - weight)
 
     def nearest(self) -> torch.Tensor:
         """Return the largest similarity to another key that each query has met, (n,)."""
@@ -90,6 +142,7 @@ def spectra(
     cosine: float = 1.0,
     seed: int = 0,
     bins: int = BINS,
+    antipodes: bool = False,
     device: str | torch.device | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterable[Spectrum]:
@@ -102,6 +155,8 @@ def spectra(
         cosine: c between a query and its target's key; it does not change the draws.
         seed: of the queries and of the keys, which are drawn on the CPU.
         bins: bins over [-1, 1].
+        antipodes: let the queries come in pairs q, -q, whose histograms are mirror images: half the work for as many
+            queries. A steep score sees next to no correlation in a pair; a score of s² would see nothing else.
         device: where to multiply; None for the default device.
         progress: called with keys done and keys in all, after each chunk.
 
@@ -117,7 +172,9 @@ def spectra(
     )
     c, target = _checks.cosine(cosine), resolve(device)
     draw = memories.replicate_generator(seed, 0)
-    bank = memories.unit_keys(queries, d, generator=draw, device=target)
+    if antipodes and queries % 2:
+        raise ValueError(f"queries must be even to come in pairs of antipodes, got {queries}")
+    bank = memories.unit_keys(queries // 2 if antipodes else queries, d, generator=draw, device=target)
     counter = _Counter(bank, bins)
     keys = torch.empty(0, d, device=target)
     done = 0
@@ -132,7 +189,11 @@ def spectra(
                 done += len(part)
                 if progress is not None:
                     progress(done, grid[-1] - 1)
-        yield Spectrum(M, counter.flush().clone(), c)
+        counts = counter.flush()
+        counts = counts.to(torch.int16 if counts.max() < 1 << 15 else torch.int64)
+        if antipodes:
+            counts = torch.stack([counts, counts.flip(1)], dim=1).flatten(0, 1)  # a pair stays in one replicate
+        yield Spectrum(M, counts, c)
 
 
 class _Counter:
@@ -195,36 +256,95 @@ def interference(
         seed, device, progress: as in :func:`spectra`.
 
     Returns:
-        The :class:`memstore_lib.measurement.Measurement`, and a table with store, M, cosine, replicate, the mean
-        softmax ``weight`` of the target and the mean ``entropy`` in nats, for the exponential scores.
+        What :func:`read` does.
 
     Raises:
-        ValueError: no scores, fewer queries than replicates, and as :func:`spectra`.
-        TypeError: something that is no score, and as :func:`spectra`.
+        ValueError, TypeError: as :func:`read` and :func:`spectra`.
+    """
+    if _checks.integer("queries", queries) < _checks.integer("replicates", replicates, minimum=2):
+        raise ValueError(f"queries must number at least replicates = {replicates}, got {queries}")
+    seen = spectra(grid, d=d, queries=queries, seed=seed, device=device, progress=progress)
+    return read(seen, scores, d=d, replicates=replicates, cosines=cosines)
+
+
+def read(
+    spectra: Iterable[Spectrum],
+    scores: Mapping[str, Score | Callable[[int], Score]],
+    *,
+    d: int = 64,
+    replicates: int = 20,
+    cosines: Iterable[float] = (1.0,),
+) -> tuple[Measurement, pd.DataFrame]:
+    """Read scores, sharpness rules and cosines off spectra that were measured before.
+
+    Args:
+        spectra: what :func:`spectra` yields, as it comes or kept in a list.
+        scores, replicates, cosines: as in :func:`interference`.
+        d: key dimension, for the table.
+
+    Returns:
+        The :class:`memstore_lib.measurement.Measurement`, and a table with store, M, cosine and replicate, and the
+        means of the target's softmax ``weight``, the ``entropy`` in nats and the ``gradient`` to the other keys, for
+        the exponential scores.
+
+    Raises:
+        ValueError: no scores, fewer queries than replicates, a cosine outside [-1, 1].
+        TypeError: something that is no spectrum or no score.
     """
     if not scores:
         raise ValueError("scores must hold at least one score, got none")
     replicates = _checks.integer("replicates", replicates, minimum=2)
-    if _checks.integer("queries", queries) < replicates:
-        raise ValueError(f"queries must number at least replicates = {replicates}, got {queries}")
     cosines = [_checks.cosine(c) for c in cosines]
     rows, softmax = [], []
-    for spectrum in spectra(grid, d=d, queries=queries, seed=seed, device=device, progress=progress):
-        for c in cosines:
-            seen = Spectrum(spectrum.M, spectrum.counts, c)
-            for label, entry in scores.items():
-                score = entry if isinstance(entry, Score) else entry(spectrum.M)
-                if not isinstance(score, Score):
-                    raise TypeError(f"scores[{label!r}] must be a Score or return one, got {type(score).__name__}")
-                squares = seen.squared_ratio(score)
-                for r, group in enumerate(squares.tensor_split(replicates)):
-                    root = group.sqrt()
-                    summary = (group.mean().item(), root.mean().item(), root.median().item())
-                    rows.append((label, d, spectrum.M, c, r, *summary))
-                if isinstance(score, Exponential):
-                    weight, entropy = (x.tensor_split(replicates) for x in seen.attention(score.beta))
-                    for r, (w, h) in enumerate(zip(weight, entropy, strict=True)):
-                        softmax.append((label, spectrum.M, c, r, w.mean().item(), h.mean().item()))
+    for spectrum in spectra:
+        if not isinstance(spectrum, Spectrum):
+            raise TypeError(f"spectra must hold Spectrum objects, got {type(spectrum).__name__}")
+        M, n = spectrum.M, len(spectrum.counts)
+        if n < replicates:
+            raise ValueError(f"queries must number at least replicates = {replicates}, got {n}")
+        chosen = {label: _score(label, entry, M) for label, entry in scores.items()}
+        sharp = {label: score.beta for label, score in chosen.items() if isinstance(score, Exponential)}
+        functions = [score(spectrum.centres) ** 2 for score in chosen.values()]
+        functions += [one for beta in sharp.values() for one in spectrum._exponentials(beta)]
+        sums = spectrum._sums(*functions)  # all at once: reading the counts is what takes time
+        for seen in map(spectrum.at_cosine, cosines):
+            for k, (label, score) in enumerate(chosen.items()):
+                for r, group in enumerate(seen._over_signal(sums[:, k], score).tensor_split(replicates)):
+                    root = group.sqrt().numpy()
+                    summary = (group.mean().item(), float(root.mean()), float(np.median(root)))
+                    rows.append((label, d, M, seen.cosine, r, *summary))
+            for k, (label, beta) in enumerate(sharp.items()):
+                at = len(chosen) + 2 * k
+                weight, entropy = seen._attention(beta, sums[:, at : at + 2])
+                measured = torch.stack([weight, entropy, beta * weight * (1 - weight)], dim=1)
+                for r, group in enumerate(measured.tensor_split(replicates)):
+                    softmax.append((label, M, seen.cosine, r, *group.mean(0).tolist()))
     columns = ["store", "d", "M", "cosine", "replicate", "mean_square", "mean", "median"]
-    extra = pd.DataFrame(softmax, columns=["store", "M", "cosine", "replicate", "weight", "entropy"])
+    extra = pd.DataFrame(softmax, columns=["store", "M", "cosine", "replicate", *ATTENTION])
     return Measurement(pd.DataFrame(rows, columns=columns)), extra
+
+
+def _score(label: str, entry: Score | Callable[[int], Score], M: int) -> Score:
+    score = entry if isinstance(entry, Score) or not callable(entry) else entry(M)
+    if not isinstance(score, Score):
+        raise TypeError(f"scores[{label!r}] must be a Score or return one, got {type(score).__name__}")
+    return score
+
+
+def attention_table(table: pd.DataFrame, column: str, level: float = 0.95) -> pd.DataFrame:
+    """Return a column of :func:`read`'s second table with its intervals: store, M, cosine, kind, value, low, high.
+
+    Args:
+        table: that table.
+        column: ``"weight"``, ``"entropy"`` or ``"gradient"``.
+        level: confidence.
+
+    Raises:
+        ValueError: another column, or a level outside (0, 1).
+    """
+    _checks.choice("column", column, ATTENTION)
+    rows = []
+    for (store, M, cosine), group in table.groupby(["store", "M", "cosine"], sort=False):
+        found = interval(group[column], level)
+        rows.append((store, M, cosine, "measured", found.value, found.low, found.high))
+    return pd.DataFrame(rows, columns=["store", "M", "cosine", "kind", "value", "low", "high"])
