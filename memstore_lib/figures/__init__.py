@@ -3,9 +3,21 @@
 from .curves import curves
 from .distributions import dots, histogram
 from .figure import Figure
+from .glyphs import glyph_recalls
 from .guess import guess
 from .linear_algebra import matrix, vectors
 from .recall import recall_bars
 from .style import style_of
 
-__all__ = ["Figure", "curves", "dots", "guess", "histogram", "matrix", "recall_bars", "style_of", "vectors"]
+__all__ = [
+    "Figure",
+    "curves",
+    "dots",
+    "glyph_recalls",
+    "guess",
+    "histogram",
+    "matrix",
+    "recall_bars",
+    "style_of",
+    "vectors",
+]
