@@ -176,7 +176,9 @@ def test_the_tolerance_of_an_identity_is_relative_and_fits_the_dtype():
         one.identity("a", LEFT, LEFT * (1 + 1e-6))
     one.identity("a", LEFT * 1e9, LEFT * 1e9 + 0.1)  # relative to the largest entry
     with pytest.raises(ClaimFailed):
-        one.identity("a", LEFT * 1e-9, LEFT * 1e-9 + 0.1)  # but never less than to 1
+        one.identity("a", LEFT * 1e-9, LEFT * 1e-9 + 0.1)
+    one.identity("a", LEFT * 1e-12, LEFT * 2e-12)  # but never less than to 1
+    one.identity("a", 0 * LEFT, 0 * LEFT)
     with pytest.raises(ClaimFailed, match="more than 1e-15"):
         one.identity("a", LEFT, LEFT * (1 + 1e-12), tolerance=1e-15)
     one.identity("a", LEFT, LEFT * 1.01, tolerance=0.05)

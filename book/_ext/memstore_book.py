@@ -5,7 +5,8 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 * ``memstore_cache``    chapters are executed again when anything that their numbers depend on has changed;
 * ``memstore_offline``  no page asks another host for anything: MathJax and Vega come from the site itself;
 * ``memstore_icons``    the theme's icon fonts shrink to the icons that are used;
-* ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build.
+* ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build;
+* ``memstore_ledger``   the ``{ledger}`` directive: every claim of the sources, and how it fared in this build.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import memstore_cache
 import memstore_icons
+import memstore_ledger
 import memstore_offline
 import memstore_report
 from docutils import nodes
@@ -102,4 +104,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     memstore_offline.setup(app)
     memstore_icons.setup(app)
     memstore_report.setup(app)
+    memstore_ledger.setup(app)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
