@@ -133,8 +133,9 @@ def ledger() -> list[dict]:
 
 
 def chapter_of(page: Page) -> str:
-    """Return the chapter's name in the ledger, such as ``outer-product`` for ``book/01_outer_product``."""
-    return re.sub(r"^\d+_", "", page.path.stem).replace("_", "-")
+    """Return the chapter's name in the ledger: what its code says, else its file's, such as ``outer-product``."""
+    named = re.search(r"claims\.Chapter\(\s*[\"']([a-z-]+)", page.code)
+    return named.group(1) if named else re.sub(r"^\d+_", "", page.path.stem).replace("_", "-")
 
 
 @each(CHAPTERS)
