@@ -91,6 +91,21 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch, name):
         device.default_device()
 
 
+def test_one_thread_for_a_while():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with device.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        with pytest.raises(KeyError), device.one_thread():
+            raise KeyError
+        assert torch.get_num_threads() == 2
+        assert device.one_thread()(torch.get_num_threads)() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_cuda_index_beyond_the_last_is_refused(monkeypatch):
     only(monkeypatch, "cuda", "cpu")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

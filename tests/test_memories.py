@@ -107,6 +107,44 @@ def test_gaussian_keys_are_unit_length_on_average_only():
     assert K.dtype == torch.float64
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(M=st.integers(1, 12), d=st.integers(2, 9), share=st.floats(0, 1), seed=seeds)
+@PROPERTY
+def test_shared_values_have_unit_length_and_a_common_part(device, dtype, M, d, share, seed):
+    V = memories.shared_values(M, d, share=share, seed=seed, **on(device, dtype))
+    assert (V.shape, V.dtype, V.device.type) == ((M, d), dtype, device)
+    limit = 10 * tolerance(dtype)
+    assert torch.allclose(V.norm(dim=1), torch.ones(M, **on(device, dtype)), atol=limit, rtol=0)
+    # The common direction, drawn first: every value has the same part along it.
+    common = memories.unit_keys(M + 1, d, seed=seed, **on(device, dtype))[0]
+    assert torch.allclose(V @ common, torch.full((M,), math.sqrt(share), **on(device, dtype)), atol=limit, rtol=0)
+
+
+def test_the_rest_of_shared_values_has_zero_mean():
+    V = memories.shared_values(40_000, 6, share=0.3, seed=5, device="cpu", dtype=torch.float64)
+    mean = V.mean(0)
+    assert mean.norm().item() ** 2 == pytest.approx(0.3, abs=0.01)
+    assert (V @ mean / mean.norm()).numpy() == pytest.approx(math.sqrt(0.3), abs=0.02)
+    assert torch.equal(memories.shared_values(3, 1, share=1, seed=0), memories.shared_values(3, 1, share=1.0, seed=0))
+
+
+@pytest.mark.parametrize(
+    ("d_v", "share", "error", "words"),
+    [
+        (4, -0.1, ValueError, r"share must lie in \[0, 1\], got -0.1"),
+        (4, 1.5, ValueError, r"share must lie in \[0, 1\], got 1.5"),
+        (4, math.nan, ValueError, "share must be finite, got nan"),
+        (4, "0.5", TypeError, "share must be a real number, got '0.5'"),
+        (1, 0.5, ValueError, r"share must be 1 where d_v = 1, .* got 0.5"),
+        (0, 0.5, ValueError, "d_v must be at least 1, got 0"),
+    ],
+)
+def test_shares_are_checked(d_v, share, error, words):
+    with pytest.raises(error, match=words):
+        memories.shared_values(3, d_v, share=share, seed=0)
+
+
 def test_orthonormal_draws_are_uniform():
     frames = [memories.orthonormal_keys(3, 3, seed=s, device="cpu", dtype=torch.float64) for s in range(600)]
     entries = torch.stack(frames)
