@@ -506,6 +506,8 @@ def test_slider_and_choice_change_pictures_numbers_and_names(opened, recalls):
     assert [float(ratio) for ratio in ratios] == pytest.approx(wanted["ratio"].tolist(), rel=0.06)
     assert labels[0] == "憶, as it was stored"
     assert page.locator(".ms-pictures").screenshot() != after
+    windows = page.locator(".ms-window").evaluate_all("all => all.map(one => one.getAttribute('viewBox'))")
+    assert windows[-5:] == ["0 16 16 16"] + ["32 16 16 16"] * 4  # second row, third column of each sprite
 
 
 @pytest.mark.site

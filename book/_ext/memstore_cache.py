@@ -23,7 +23,17 @@ KEPT = 5  # caches; enough to go back and forth between a few states, a few mega
 CACHE_FOLDER = ".jupyter_cache"
 
 #: What computes and draws. Hashed as installed, since an environment can differ from the lock file.
-DISTRIBUTIONS = ("numpy", "torch", "scipy", "pandas", "altair", "vl-convert-python", "myst-nb")
+DISTRIBUTIONS = (
+    "numpy",
+    "torch",
+    "scipy",
+    "pandas",
+    "altair",
+    "vl-convert-python",
+    "myst-nb",
+    "pillow",
+    "noto-cjk-sans-jp-regular",
+)
 
 
 def _files(library: Path, root: Path) -> Iterator[tuple[str, Path]]:
