@@ -29,7 +29,7 @@ class Measurement:
     def _samples(self, store: str, cosine: float | None = None) -> pd.DataFrame:
         _checks.choice("store", store, list(self.replicates["store"].unique()))
         rows = self.replicates[self.replicates["store"] == store]
-        known = sorted(rows["cosine"].unique())
+        known = sorted(rows["cosine"].unique().tolist())
         if cosine is None and len(known) > 1:
             raise ValueError(f"cosine must be given where several were measured ({known}), got None")
         if cosine is not None and cosine not in known:

@@ -307,6 +307,21 @@ def test_capacity_is_interpolated_in_each_replicate():
     assert medians.value == pytest.approx((30 + 20 + 20 * 8 / 12) / 2)
 
 
+def test_one_of_several_cosines():
+    one, two = measured([[0.5, 1.5, 2]] * 2).replicates, measured([[1, 2, 4], [0.8, 2, 4]]).replicates
+    both = Measurement(pd.concat([one, two.assign(cosine=0.5)]))
+    assert both.at("x", 20, cosine=1.0) == Measurement(one).at("x", 20)
+    assert both.at("x", 20, cosine=0.5).value == pytest.approx(math.sqrt(2))
+    assert both.capacity("x", cosine=1.0).value == 15
+    assert Measurement(one).at("x", 20, cosine=1.0) == Measurement(one).at("x", 20)
+    assert both.table()["cosine"].tolist() == [1.0] * 3 + [0.5] * 3
+    for ask in (lambda **c: both.at("x", 20, **c), lambda **c: both.capacity("x", **c)):
+        with pytest.raises(ValueError, match=r"cosine must be given where several were measured \(\[0.5, 1.0\]\)"):
+            ask()
+        with pytest.raises(ValueError, match=r"cosine must be one of those measured \(\[0.5, 1.0\]\), got 0.7"):
+            ask(cosine=0.7)
+
+
 def test_capacity_is_the_first_crossing():
     assert measured([[0.5, 1.5, 0.5]] * 2).capacity("x").value == 15
 
