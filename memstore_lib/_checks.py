@@ -9,6 +9,9 @@ from itertools import pairwise
 
 import torch
 
+# Sizes beyond 64 bits are no sizes of tensors.
+LARGEST = 2**63 - 1
+
 # Unit length is a matter of rounding: float32 rows normalised in float32 are within about 1e-7 of 1.
 UNIT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
@@ -19,6 +22,8 @@ def integer(name: str, value: object, *, minimum: int = 1) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if value > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, got an integer of {len(str(value))} digits")
     return int(value)
 
 
@@ -26,7 +31,10 @@ def real(name: str, value: object, *, low: float = -math.inf, high: float = math
     """Return ``value`` as a finite float within [low, high] (or (low, high] with ``open_low``)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r} of type {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite, got a number too large for a float") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {number}")
     if number < low or number > high or (open_low and number == low):
@@ -77,6 +85,10 @@ def floating(name: str, value: object) -> torch.Tensor:
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}")
+    if value.dtype not in UNIT_TOLERANCE or value.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor of 16 bits or more, got {value.layout} of {value.dtype}")
+    if value.device.type == "meta":
+        raise ValueError(f"{name} must hold numbers, got a tensor on the meta device, which has none")
     if not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} must be finite, got NaN or infinity in a tensor of shape {tuple(value.shape)}")
     return value

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import yaml
 
@@ -112,6 +113,9 @@ def _claim(row: object, place: str) -> Claim:
     if unknown:
         raise ValueError(f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}")
     _checks.choice(f"{place}: kind", row["kind"], KINDS)
+    for name in ("caveat", "where"):
+        if row.get(name) is not None and not str(row[name]).strip(" #"):
+            raise ValueError(f"{place}: {name} must be a text or left out, got {row[name]!r}")
     if (row.get("caveat") is None) != (row.get("where") is None):
         raise ValueError(f"{place}: caveat and where must come together, got only one of them")
     for name in ("note", "caveat", "where"):
@@ -341,7 +345,11 @@ class Chapter:
             ValueError: unknown claim or another kind, or no numbers in ``found``.
         """
         claim = self._row(id, "trend", "law", "measured")
-        if not any(character.isdigit() for character in found):
+        if isinstance(holds, torch.Tensor) and holds.ndim == 0 and holds.dtype == torch.bool:
+            holds = bool(holds)
+        if not isinstance(holds, (bool, np.bool_)):
+            raise TypeError(f"holds must be True or False, got {holds!r} of type {type(holds).__name__}")
+        if not any(character.isdecimal() for character in found):
             raise ValueError(f"found must show the trend by numbers, got {found!r}")
         if not bool(holds):
             raise ClaimFailed(f"claim {id!r} fails: {found}")

@@ -156,6 +156,8 @@ def _images(text: str, size: int) -> torch.Tensor:
             raise ValueError(
                 f"text must hold characters that the font {path.name} has, got {character!r} (U+{ord(character):04X})"
             )
+        if not any(picture):
+            raise ValueError(f"text must hold characters that can be seen, got {character!r} (U+{ord(character):04X})")
         other = by_picture.setdefault(picture, character)
         if other != character:
             raise ValueError(f"text must hold glyphs that differ at size = {size}, got {other!r} and {character!r}")

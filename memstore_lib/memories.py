@@ -35,7 +35,10 @@ def generator_for(seed: int | None = None, generator: torch.Generator | None = N
         if not isinstance(generator, torch.Generator):
             raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         return generator
-    return torch.Generator().manual_seed(_checks.integer("seed", seed, minimum=0))
+    if _checks.integer("seed", seed, minimum=0) >= 1 << 32:
+        # torch reads 32 bits of a seed on the CPU: a larger one would silently repeat the draws of a smaller.
+        raise ValueError(f"seed must be below 2**32, got {seed}")
+    return torch.Generator().manual_seed(int(seed))
 
 
 def replicate_generator(seed: int, replicate: int) -> torch.Generator:

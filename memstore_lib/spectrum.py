@@ -295,6 +295,8 @@ def read(
         raise ValueError("scores must hold at least one score, got none")
     replicates = _checks.integer("replicates", replicates, minimum=2)
     cosines = [_checks.cosine(c) for c in cosines]
+    if not cosines or len(set(cosines)) < len(cosines):
+        raise ValueError(f"cosines must be at least one and all different, got {cosines}")
     rows, softmax = [], []
     for spectrum in spectra:
         if not isinstance(spectrum, Spectrum):

@@ -134,6 +134,7 @@ class Store(ABC):
         if not isinstance(w, torch.Tensor) or tuple(w.shape) != expected:
             came = tuple(w.shape) if isinstance(w, torch.Tensor) else type(w).__name__
             raise ValueError(f"weights of store {self.name!r} must have shape (n, M) = {expected}, got {came}")
+        self._finite("weights", w)
         return w[0] if single else w
 
     def recall(self, queries: torch.Tensor) -> torch.Tensor:
@@ -154,7 +155,15 @@ class Store(ABC):
         if not isinstance(out, torch.Tensor) or tuple(out.shape) != expected:
             came = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
             raise ValueError(f"recall of store {self.name!r} must have shape (n, d_v) = {expected}, got {came}")
+        self._finite("recall", out)
         return out[0] if single else out
+
+    def _finite(self, name: str, out: torch.Tensor) -> None:
+        if not bool(torch.isfinite(out).all()):
+            raise ValueError(
+                f"{name} of store {self.name!r} must be finite, got NaN or infinity in {out.dtype}: "
+                "use a smaller β, shorter keys and queries, or float64"
+            )
 
     def _as_queries(self, queries: torch.Tensor) -> tuple[torch.Tensor, bool]:
         keys, _ = self._filled()
