@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import torch
 
-# Sizes beyond 64 bits are no sizes of tensors.
-LARGEST = 2**63 - 1
+# Laws reach far beyond any tensor, but not beyond what a float holds.
+LARGEST = 10**300
 
 # Unit length is a matter of rounding: float32 rows normalised in float32 are within about 1e-7 of 1.
 UNIT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -23,7 +23,7 @@ def integer(name: str, value: object, *, minimum: int = 1) -> int:
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
     if value > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, got an integer of {len(str(value))} digits")
+        raise ValueError(f"{name} must be at most 10^300, got an integer of {len(str(value))} digits")
     return int(value)
 
 
