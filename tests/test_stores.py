@@ -30,7 +30,7 @@ PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)
 DTYPES = [torch.float32, torch.float64]
 everywhere = pytest.mark.parametrize("device", DEVICES)
 in_both = pytest.mark.parametrize("dtype", DTYPES)
-seeds = st.integers(0, 2**40)
+seeds = st.integers(0, 2**31)
 # Sizes that all differ, so that a swapped axis cannot pass: M, d_k, d_v, n.
 sizes = st.lists(st.integers(1, 17), min_size=4, max_size=4, unique=True)
 # The same with more memories than dimensions, with fewer, and with as many.
