@@ -16,7 +16,11 @@ LARGEST = 10**300
 UNIT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
-def integer(name: str, value: object, *, minimum: int = 1) -> int:
+# An axis or a tensor beyond these would fill the memory of any machine that this is for.
+LONGEST, MOST = 1 << 20, 1 << 33
+
+
+def integer(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
     """Return ``value`` as an int of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
@@ -24,7 +28,36 @@ def integer(name: str, value: object, *, minimum: int = 1) -> int:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
     if value > LARGEST:
         raise ValueError(f"{name} must be at most 10^300, got an integer of {len(str(value))} digits")
+    if maximum is not None and value > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {value}")
     return int(value)
+
+
+def size(**axes: int) -> None:
+    """Refuse a tensor of more numbers than memory would hold; the keywords are its axes."""
+    if math.prod(axes.values()) > MOST:
+        names, came = " · ".join(axes), " · ".join(map(str, axes.values()))
+        raise ValueError(f"{names} must be at most 2^33 numbers, about 32 GiB, got {came}")
+
+
+def seed(value: object) -> int:
+    """Return a seed that torch's CPU generator tells from all others."""
+    if integer("seed", value, minimum=0) >= 1 << 32:
+        # torch reads 32 bits of a seed on the CPU: a larger one would silently repeat the draws of a smaller.
+        raise ValueError(f"seed must be below 2**32, got {value}")
+    return int(value)  # type: ignore[call-overload]
+
+
+def instance(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+    """Refuse what is not of a kind; ``expected`` is the kind in words, such as ``a Score``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
+
+
+def function(name: str, value: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {type(value).__name__}")
 
 
 def real(name: str, value: object, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False) -> float:

@@ -35,10 +35,7 @@ def generator_for(seed: int | None = None, generator: torch.Generator | None = N
         if not isinstance(generator, torch.Generator):
             raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         return generator
-    if _checks.integer("seed", seed, minimum=0) >= 1 << 32:
-        # torch reads 32 bits of a seed on the CPU: a larger one would silently repeat the draws of a smaller.
-        raise ValueError(f"seed must be below 2**32, got {seed}")
-    return torch.Generator().manual_seed(int(seed))
+    return torch.Generator().manual_seed(_checks.seed(seed))
 
 
 def replicate_generator(seed: int, replicate: int) -> torch.Generator:
@@ -56,6 +53,7 @@ def replicate_generator(seed: int, replicate: int) -> torch.Generator:
 def _normal(rows: int, columns: int, generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"dtype must be a floating-point torch.dtype, got {dtype}")
+    _checks.size(rows=rows, columns=columns)
     return torch.randn(rows, columns, generator=generator, device=generator.device, dtype=dtype)
 
 

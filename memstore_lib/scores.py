@@ -27,6 +27,8 @@ class Score(ABC):
     latex: str
     vega: str | None = None
     kinks: tuple[float, ...] = (0.0,)
+    #: What to do where its values are too large, for the message that says so.
+    hint = "scale it down; only ratios of its values matter"
 
     @abstractmethod
     def __call__(self, s: torch.Tensor) -> torch.Tensor:
@@ -147,21 +149,25 @@ class Exponential(Score):
 class TruncatedExponential(Score):
     """σ(s) = Σ_{n < terms} (βs)^n / n!: the series of e^{βs}, cut off.
 
+    Its values reach e^β. Measurements and laws refuse a β whose squares overflow.
+
     Args:
         beta: sharpness β, finite and at least 0.
-        terms: number of terms kept, at least 1; 2 terms are 1 + βs.
+        terms: number of terms kept, from 1 to 10,000; 2 terms are 1 + βs.
 
     Raises:
-        ValueError: β negative or not finite, fewer than 1 term.
+        ValueError: β negative or not finite, fewer than 1 term or more than 10,000.
         TypeError: β or terms of another type.
     """
 
     beta: float = 8.0
     terms: int = 2
 
+    hint = "use a smaller β, float64, or scores.Exponential, which is relative to a perfect match"
+
     def __post_init__(self) -> None:
         _checks.real("beta", self.beta, low=0.0)
-        _checks.integer("terms", self.terms)
+        _checks.integer("terms", self.terms, maximum=10_000)
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -17,9 +17,10 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize, special
 
-from memstore_lib import _checks, theory
+from memstore_lib import _checks, exponentials, theory
 from memstore_lib.scores import Exponential
 
 
@@ -154,16 +155,7 @@ def ruling_similarity(t: float, d: int) -> float:
         ValueError: t negative or not finite, d below 1.
         TypeError: t not a number, d not an integer.
     """
-    t, order = _checks.real("t", t, low=0.0), _checks.integer("d", d) / 2
-    if t < 1e-6:
-        return t / d  # the first term of the series; the next is smaller by t²
-    above, below = special.ive(order, t), special.ive(order - 1, t)
-    if below > 1e-250:
-        return float(above / below)
-    ratio = 0.0  # both underflow where t is far below the order, and there the continued fraction converges at once
-    for k in range(64, -1, -1):
-        ratio = 1 / (2 * (order + k) / t + ratio)
-    return ratio
+    return exponentials.ruling_similarity(_checks.real("t", t, low=0.0), _checks.integer("d", d))
 
 
 def best_beta(cosine: float, d: int) -> float:
@@ -200,7 +192,7 @@ def limit(rule: Sharpness, d: int, cosine: float = 1.0, up_to: float = 1e40) -> 
         up_to: how far to look, at most 1e300.
 
     Raises:
-        ValueError: d, cosine or bound out of range.
+        ValueError: d, cosine or bound out of range; a β or d beyond 1e150.
         TypeError: not a rule, or d not an integer.
     """
     if not isinstance(rule, Sharpness):
@@ -217,7 +209,14 @@ def limit(rule: Sharpness, d: int, cosine: float = 1.0, up_to: float = 1e40) -> 
 
 def _log_square(beta: float, M: float, d: int, cosine: float) -> float:
     """Return the logarithm of the exact squared ratio."""
-    return math.log(M - 1) + math.log(theory.moment(Exponential(beta), d)) + 2 * beta * (1 - cosine)
+    return math.log(M - 1) + _log_moment(beta, d, 2) + 2 * beta * (1 - cosine)
+
+
+def _log_moment(beta: float, d: int, power: int) -> float:
+    """Return log E[σ^power] of the exponential score, also where the moment itself underflows."""
+    if power * beta <= 600:
+        return math.log(theory.moment(Exponential(beta), d, power))
+    return exponentials.log_mean(power * beta, d)
 
 
 def nearest_similarity(M: int, d: int, share: float = 0.5) -> float:
@@ -256,9 +255,19 @@ def attention(M: int, d: int, beta: float, cosine: float = 1.0) -> tuple[float, 
         ValueError: M, d, β or cosine out of range.
         TypeError: arguments of another type.
     """
-    M, beta, c = _checks.integer("M", M), _checks.real("beta", beta, low=0.0), _checks.cosine(cosine)
-    mean = theory.moment(Exponential(beta), d, 1)
-    others = (M - 1) * mean * math.exp(min(beta * (1 - c), 700.0))  # relative to the target's own
-    weight = 1 / (1 + others)
-    mean_s = weight * c + (1 - weight) * ruling_similarity(beta, d)
-    return weight, max(0.0, -math.log(weight) + beta * (c - mean_s))
+    M, d, c = _checks.integer("M", M), _checks.integer("d", d), _checks.cosine(cosine)
+    beta = _checks.real("beta", beta, low=0.0, high=1e150)
+    if M == 1:
+        return 1.0, 0.0
+    if beta <= 600 and beta * (1 - c) <= 600:
+        others = (M - 1) * theory.moment(Exponential(beta), d, 1) * math.exp(beta * (1 - c))  # relative to the target's
+        weight = 1 / (1 + others)
+        mean_s = weight * c + (1 - weight) * ruling_similarity(beta, d)
+        return weight, max(0.0, -math.log(weight) + beta * (c - mean_s))
+    # The same in logarithms: the two parts, before and after the target's own β (1 - c), need not fit a float.
+    own, sum_of_others = -beta * (1 - c), math.log(M - 1) + _log_moment(beta, d, 1)
+    total = float(np.logaddexp(own, sum_of_others))
+    weight = math.exp(own - total)
+    rest = math.exp(sum_of_others - total)
+    entropy = total + beta * (weight * (1 - c) + rest * (1 - ruling_similarity(beta, d)))
+    return weight, min(max(0.0, entropy), math.log(M))

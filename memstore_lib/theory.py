@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 from scipy import optimize, special
 
-from memstore_lib import _checks
-from memstore_lib.scores import Score
+from memstore_lib import _checks, exponentials
+from memstore_lib.scores import Exponential, Score
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
 
@@ -85,12 +85,14 @@ def _evaluate(score: Score, s: np.ndarray) -> np.ndarray:
         raise ValueError(f"score {score.name!r} must be elementwise: shape {s.shape} went in, {came} came out")
     result = out.numpy()
     if not np.isfinite(result).all():
-        raise ValueError(f"score {score.name!r} must be finite on [-1, 1], got NaN or infinity")
+        raise ValueError(f"score {score.name!r} must be finite on [-1, 1], got NaN or infinity: {score.hint}")
     return result
 
 
 def moment(score: Score, d: int, power: int = 2) -> float:
     """Return E[σ(s)^power] over the similarity s of two random unit keys, by quadrature.
+
+    The exponential score of a very large β is too steep for that, and has a closed form.
 
     Args:
         score: an elementwise score.
@@ -98,17 +100,31 @@ def moment(score: Score, d: int, power: int = 2) -> float:
         power: which moment, at least 1; the interference per memory is the second.
 
     Raises:
-        ValueError: d or power below 1, a score that is not elementwise or not finite on [-1, 1].
+        ValueError: d or power below 1, a score that is not elementwise or not finite on [-1, 1], or one whose power
+            is too large for a float.
         TypeError: not a score, or d or power not an integer.
     """
     _is_score(score)
     d, power = _checks.integer("d", d), _checks.integer("power", power)
+    if isinstance(score, Exponential) and power * score.beta > 1e5:
+        return math.exp(exponentials.log_mean(power * score.beta, d))
     s, mass = _panels(d, getattr(score, "kinks", (0.0,)))
-    return float(mass @ _evaluate(score, s) ** power)
+    with np.errstate(over="ignore"):
+        mean = float(mass @ _evaluate(score, s) ** power)
+    if not math.isfinite(mean):
+        raise ValueError(
+            f"score {score.name!r} must have a finite mean of its power {power}, got overflow: {score.hint}"
+        )
+    return mean
 
 
 def _signal(score: Score, cosine: float) -> float:
-    return float(_evaluate(score, np.array([_checks.cosine(cosine)]))[0])
+    """Return |σ(c)|, whose square must fit a float like all squares."""
+    _is_score(score)
+    signal = abs(float(_evaluate(score, np.array([_checks.cosine(cosine)]))[0]))
+    if signal > 1e150:
+        raise ValueError(f"score {score.name!r} must be at most 1e150, got {signal:.3g}: {score.hint}")
+    return signal
 
 
 def isr(score: Score, M: int, d: int, cosine: float = 1.0) -> float:
@@ -127,7 +143,7 @@ def isr(score: Score, M: int, d: int, cosine: float = 1.0) -> float:
         ValueError, TypeError: as :func:`moment`, and for a cosine outside [-1, 1].
     """
     M = _checks.integer("M", M)
-    signal = abs(_signal(score, cosine))
+    signal = _signal(score, cosine)
     noise = math.sqrt((M - 1) * moment(score, d))
     return noise / signal if signal else math.inf
 
@@ -295,8 +311,7 @@ def noisy_least_squares_isr(M: int, d: int, cosine: float = 1.0, ridge: float = 
     """
     M, d = _checks.integer("M", M, minimum=2), _checks.integer("d", d)
     c, lam = _checks.cosine(cosine), _checks.real("ridge", ridge, low=0.0)
-    if c == 0:
-        raise ValueError("cosine must not be 0: such a query asks for no key in particular")
+    _asks(c)
     gamma, noise = (M - 1) / d, 1 / c**2 - 1
     if lam == 0 and gamma == 1:
         return math.inf if noise else 0.0
@@ -304,10 +319,15 @@ def noisy_least_squares_isr(M: int, d: int, cosine: float = 1.0, ridge: float = 
     # τ - λτ₂ = γx² / (1 - γx²). Both are written so that neither a small nor a large λ cancels.
     b = lam + gamma - 1
     size = math.hypot(b, 2 * math.sqrt(lam))
-    u = (b + size) / 2 if b > 0 else 2 * lam / (size - b)
+    u = b / 2 + size / 2 if b > 0 else 2 * lam / (size - b)
     x = 1 / (1 + u)
     rest = 1 - gamma + gamma * (u * x) * ((2 + u) * x)  # 1 - γx²
     return math.sqrt(gamma * (noise + (u * x) ** 2) / rest)
+
+
+def _asks(c: float) -> None:
+    if abs(c) < 1e-150:
+        raise ValueError(f"cosine must not be 0, got {c:g}: such a query asks for no key in particular")
 
 
 def best_ridge(M: int, d: int, cosine: float) -> float:
@@ -318,8 +338,7 @@ def best_ridge(M: int, d: int, cosine: float) -> float:
         TypeError: arguments of another type.
     """
     M, d, c = _checks.integer("M", M), _checks.integer("d", d), _checks.cosine(cosine)
-    if c == 0:
-        raise ValueError("cosine must not be 0: such a query asks for no key in particular")
+    _asks(c)
     return (M - 1) * (1 - c * c) / (d * c * c)
 
 

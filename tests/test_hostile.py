@@ -24,6 +24,16 @@ ROW = "- {id: a, chapter: c, kind: trend, claim: x"
         (lambda: theory.moment(scores.Linear(), 10**400), ValueError, "d must be at most"),
         (lambda: memories.unit_keys(3, 4, seed=2**32), ValueError, "seed must be below"),
         (lambda: _spectrum(cosines=[1.0, 1.0]), ValueError, "cosines must be at least one and all different"),
+        (
+            lambda: memories.unit_keys(10**9, 64, seed=0),
+            ValueError,
+            "must be at most 2.33 numbers, .* got 1000000000 · 64",
+        ),
+        (
+            lambda: scores.TruncatedExponential(8.0, 10**12),
+            ValueError,
+            "terms must be at most 10,000, got 10+",
+        ),
         (lambda: _spectrum(cosines=[]), ValueError, "cosines must be at least one and all different"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from memstore_lib import sharpness, theory
+from memstore_lib import exponentials, sharpness, theory
 from memstore_lib.scores import Exponential
 from memstore_lib.sharpness import Fixed, QwenLogN, ScalableSoftmax, Sharpness, Su, YaRN
 
@@ -220,6 +220,65 @@ def test_attention_in_numbers():
     assert entropy == pytest.approx(math.log(1 + others) + 8 * (1 - weight) * (1 - s))
 
 
+# Right values from mpmath, with 50 digits, where scipy's Bessel functions are NaN or underflow.
+@pytest.mark.parametrize(
+    ("t", "d", "short", "log_mean"),
+    [
+        (1e9, 64, 3.149999949769722e-08, -554.122026726718),
+        (1e10, 1024, 5.1149998681054853e-08, -8744.621345986345),
+        (3e12, 3, 3.33288951992472e-13, -29.4227805851566),
+        (30.0, 10**5, 1 - 2.999999730005999e-4, None),
+    ],
+)
+def test_averages_of_huge_exponentials(t, d, short, log_mean):
+    assert 1 - sharpness.ruling_similarity(t, d) == pytest.approx(short, rel=1e-3, abs=1e-15)
+    if log_mean is not None:
+        assert exponentials.log_mean(t, d) == pytest.approx(log_mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 64, 1024])
+@pytest.mark.parametrize("t", [1e-3, 1.0, 50.0, 599.0])
+def test_the_logarithm_of_an_average_is_that_of_the_quadrature(t, d):
+    assert exponentials.log_mean(t, d) == pytest.approx(math.log(theory.moment(Exponential(t), d, 1)), rel=1e-11)
+
+
+@pytest.mark.parametrize("order", [1.0, 32.0, 700.0])
+def test_the_expansion_of_bessel_functions_meets_scipys(order):
+    for t in (800.0, 4e4, 1e8):
+        assert exponentials._log_bessel(t, order) == pytest.approx(math.log(special.ive(order, t)), abs=1e-8)
+
+
+@pytest.mark.parametrize("t", [1e9, 1e17, 1e200])
+def test_the_ruling_similarity_keeps_within_amos_bounds(t):
+    for d in (2, 64, 10**6):
+        a = d / 2 - 0.5
+        low, high = t / (a + math.hypot(a + 1, t)), t / (a + math.hypot(a, t))
+        assert low * (1 - 1e-15) <= sharpness.ruling_similarity(t, d) <= high
+
+
+def test_the_best_beta_of_a_near_perfect_query():
+    assert sharpness.best_beta(1 - 1e-12, 64) == pytest.approx(63 / 4e-12, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("M", "d", "beta", "cosine", "weight", "entropy"),
+    [
+        (10**30, 16, 700.0, 0.9, 3.4850133072909284e-45, 39.83298691273234),
+        (10**40, 64, 1e8, 1 - 1e-7, 1.0, 0.0),
+        (500, 64, 601.0, 0.0, 2.1131993945951882e-219, 0.0),
+        (10**6, 64, 2000.0, 0.5, 0.0, 0.0),  # beyond β (1 - c) = 700 the weight stayed where it was
+    ],
+)
+def test_attention_of_a_steep_score(M, d, beta, cosine, weight, entropy):
+    found = sharpness.attention(M, d, beta, cosine)
+    assert found == (pytest.approx(weight, rel=1e-9, abs=1e-300), pytest.approx(entropy, rel=1e-9, abs=1e-9))
+
+
+def test_attention_does_not_jump_where_it_turns_to_logarithms():
+    below, above = (sharpness.attention(10**30, 16, beta, 0.9) for beta in (599.999, 600.001))
+    assert above == (pytest.approx(below[0], rel=1e-2), pytest.approx(below[1], rel=1e-4))
+
+
 @pytest.mark.parametrize("bad", [{"M": 0}, {"beta": -1.0}, {"beta": math.nan}, {"cosine": 1.5}, {"d": 0}])
 def test_attention_refuses(bad):
     with pytest.raises(ValueError, match=f"{next(iter(bad))} must"):
@@ -259,3 +318,11 @@ def test_the_limit_refuses():
         sharpness.limit(Su(), 64, up_to=1e301)
     with pytest.raises(ValueError, match="cosine must lie in"):
         sharpness.limit(Su(), 64, 1.1)
+
+
+def test_the_limit_of_a_steep_rule():
+    assert sharpness.limit(Fixed(400.0), 64, up_to=1e60) == pytest.approx(7.250761425078317e48, rel=1e-7)
+    assert sharpness.limit(Fixed(5000.0), 1024, up_to=1e300) > 1e80  # the moment underflows there
+    for rule in (Su(1e308), Fixed(1e160)):
+        with pytest.raises(ValueError, match="β and d must be at most 1e150, got an exponent of"):
+            sharpness.limit(rule, 64, 0.5)

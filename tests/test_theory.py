@@ -568,3 +568,38 @@ def test_scores_are_checked(call, score, error, words):
 def test_arguments_are_checked(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize(("beta", "expected"), [(1e8, 5.908179632259864e27), (1e12, 5.908179503031271e41)])
+def test_an_exponential_too_steep_for_quadrature_has_its_closed_form(beta, expected):
+    assert theory.capacity(Exponential(beta), 8) - 1 == pytest.approx(expected, rel=1e-11)  # 1 / E[σ²], from mpmath
+
+
+def test_the_closed_form_takes_over_without_a_jump():
+    below, above = (theory.moment(Exponential(beta), 8) for beta in (4.999999e4, 5.000001e4))
+    assert above == pytest.approx(below * (4.999999 / 5.000001) ** 3.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("beta", [200.0, 400.0, 1e100])
+def test_a_series_whose_squares_overflow_is_refused(beta):
+    score = TruncatedExponential(beta, 2000 if beta < 1e3 else 5)
+    for law in (lambda: theory.isr(score, 9, 4), lambda: theory.capacity(score, 4), lambda: theory.moment(score, 4)):
+        if beta < 300:
+            assert law() < math.inf
+        else:
+            with pytest.raises(
+                ValueError, match=r"'exp, \d+ terms' must .*: use a smaller β, .* or scores.Exponential"
+            ):
+                law()
+
+
+def test_a_huge_ridge_leaves_the_outer_product():
+    far = [theory.noisy_least_squares_isr(200, 64, 0.8, ridge) for ridge in (1e12, 1e200, 1e308, 1.7e308)]
+    assert far == pytest.approx([math.sqrt(199 / 64) / 0.8] * 4, rel=1e-9)
+
+
+@pytest.mark.parametrize("c", [1e-200, -1e-160])
+def test_a_cosine_whose_square_underflows_is_refused(c):
+    for law in (theory.noisy_least_squares_isr, theory.best_ridge):
+        with pytest.raises(ValueError, match="cosine must not be 0, got"):
+            law(200, 64, c)
