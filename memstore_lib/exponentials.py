@@ -15,7 +15,8 @@ import numpy as np
 from scipy import special
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_SMALLEST = 1e-250  # below, Bessel functions lose digits to underflow; beyond t = 1e9 scipy's are NaN
+# Scipy's Bessel functions underflow, and lose digits to it before; from t = 1e9 on they are imprecise, then NaN.
+_SMALLEST, _LARGEST = 1e-250, 1e8
 
 
 def ruling_similarity(t: float, d: int) -> float:
@@ -23,11 +24,11 @@ def ruling_similarity(t: float, d: int) -> float:
     if t < 1e-6:
         return t / d  # the first term of the series; the next is smaller by t²
     order = d / 2
-    above, below = special.ive(order, t), special.ive(order - 1, t)
-    if below > _SMALLEST and above == above:
-        return float(above / below)
-    if t >= 1e8:
+    if t >= _LARGEST:
         return _uniform(t, order)
+    above, below = special.ive(order, t), special.ive(order - 1, t)
+    if below > _SMALLEST:
+        return float(above / below)
     ratio = _uniform(t, order + 65)  # from there the continued fraction converges, and at once where t is small
     for k in range(64, -1, -1):
         ratio = 1 / (2 * (order + k) / t + ratio)
@@ -55,7 +56,7 @@ def log_mean(t: float, d: int) -> float:
         nodes = t * (_NODES + 1) / 2
         return float(t / 2 * (_WEIGHTS @ [ruling_similarity(float(u), d) - 1 for u in nodes]))
     # E[e^{ts}] = Γ(d/2) (2/t)^{d/2-1} I_{d/2-1}(t), in its uniform expansion.
-    below = special.ive(order, t)
+    below = special.ive(order, t) if t < _LARGEST else 0.0
     bessel = math.log(below) if below > _SMALLEST else _log_bessel(t, order)
     return math.lgamma(d / 2) + order * math.log(2 / t) + bessel
 
