@@ -82,17 +82,23 @@ def load(path: str | Path | None = None) -> dict[str, Claim]:
         The claims by id, in the file's order.
 
     Raises:
-        ValueError: not a list of rows; a missing, empty or unknown field; a duplicate id; an unknown kind; a caveat
-            without the section that shows it, or the reverse.
+        ValueError: not a file of UTF-8 text with a list of rows; no rows; a missing, empty, repeated or unknown field;
+            a duplicate id; an unknown kind; a caveat without the section that shows it, or the reverse.
         FileNotFoundError: no such file.
     """
     path = find() if path is None else Path(path)
+    if path.is_dir():
+        raise ValueError(f"ledger {path.name} must be a file, got a folder")
     try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"ledger {path.name} must be text in UTF-8: {error}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"ledger {path.name} must be YAML: {error}") from error
     if not isinstance(rows, list):
         raise ValueError(f"ledger {path.name} must be a list of rows, got {type(rows).__name__}")
+    if not rows:
+        raise ValueError(f"ledger {path.name} must hold at least one row, got an empty list")
     claims: dict[str, Claim] = {}
     for line, row in enumerate(rows, start=1):
         claim = _claim(row, f"ledger {path.name}, row {line}")
@@ -100,6 +106,19 @@ def load(path: str | Path | None = None) -> dict[str, Claim]:
             raise ValueError(f"ledger {path.name}, row {line}: id must be unique, got {claim.id!r} a second time")
         claims[claim.id] = claim
     return claims
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key given twice, of which the safe loader silently keeps the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} given twice", key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _claim(row: object, place: str) -> Claim:
@@ -194,6 +213,9 @@ def verdict(claim: Claim, value: float) -> str:
 class Chapter:
     """A chapter's side of the ledger.
 
+    A claim may be checked in several steps. It keeps one row, which shows every finding once and the worst verdict; an
+    identity shows the largest gap. A step that fails raises and leaves the row as it was.
+
     Args:
         name: the chapter's name in the ledger, such as ``outer-product``.
         seed: the seed all the chapter's draws start from; shown on the reproducibility page.
@@ -211,6 +233,7 @@ class Chapter:
     def __post_init__(self) -> None:
         _checks.integer("seed", self.seed, minimum=0)
         self.claims = load() if self.claims is None else self.claims
+        _checks.instance("claims", self.claims, Mapping, "a mapping of ids to claims, as load() returns it")
         self.rows = {key: claim for key, claim in self.claims.items() if claim.chapter == self.name}
         if not self.rows:
             known = sorted({claim.chapter for claim in self.claims.values()})
@@ -229,9 +252,10 @@ class Chapter:
         if before is None:
             self.checks[check.claim.id] = check
             return check
-        # A claim checked in several steps keeps one row: every finding, and the verdict, which does not vary.
         # The same finding twice, from a cell that was run again, is shown once.
         before.law = "; ".join(dict.fromkeys(filter(None, (*before.law.split("; "), check.law))))
+        if check.verdict == APPROXIMATELY:
+            before.verdict = APPROXIMATELY
         before.found = "; ".join(dict.fromkeys(filter(None, (*before.found.split("; "), check.found))))
         return check
 
@@ -240,7 +264,7 @@ class Chapter:
 
         Args:
             id: a claim of kind identity.
-            left, right: tensors of one shape and dtype.
+            left, right: tensors of one shape and one dtype, as the tolerance depends on it.
             tolerance: largest difference relative to the largest entry; None for 1e-9 in float64 and 1e-4 in float32.
 
         Returns:
@@ -250,6 +274,7 @@ class Chapter:
         Raises:
             ClaimFailed: they differ by more than the tolerance.
             ValueError: unknown claim, another kind, shapes that disagree, no entries, NaN, a negative tolerance.
+            TypeError: not floating-point tensors, or of different dtypes.
         """
         claim = self._row(id, "identity")
         left, right = _checks.floating("left", left), _checks.floating("right", right)
@@ -257,7 +282,9 @@ class Chapter:
             raise ValueError(f"left and right must have one shape, got {tuple(left.shape)} and {tuple(right.shape)}")
         if left.numel() == 0:
             raise ValueError(f"left and right must have entries, got shape {tuple(left.shape)}")
-        single = torch.float32 in (left.dtype, right.dtype)
+        if left.dtype != right.dtype:
+            raise TypeError(f"left and right must have one dtype, got {left.dtype} and {right.dtype}")
+        single = left.dtype == torch.float32
         tolerance = (1e-4 if single else 1e-9) if tolerance is None else _checks.real("tolerance", tolerance, low=0.0)
         left, right = left.detach().cpu().double(), right.detach().cpu().double()
         gap = (left - right).abs().max().item() / max(1.0, right.abs().max().item())
@@ -283,7 +310,9 @@ class Chapter:
         Raises:
             ClaimFailed: the measurement is more than 4 standard errors from the law, its interval is wider than ±5 %
                 and so could not fail, or the source's value is more than 10 % off without a caveat.
-            ValueError: unknown claim, another kind, or a source without a number.
+            ValueError: unknown claim, another kind, a source without a number, or an interval that does not hold its
+                value.
+            TypeError: ``found`` is not an interval.
         """
         claim = self._row(id, "law", "measured")
         self._agrees(claim, found, exact)
@@ -322,6 +351,11 @@ class Chapter:
     def _agrees(claim: Claim, found: Interval, exact: float | None) -> None:
         if not isinstance(found, Interval):
             raise TypeError(f"found must be an Interval, got {type(found).__name__}")
+        if found.low > found.value or found.value > found.high or found.standard_error < 0:
+            raise ValueError(
+                f"found must have low ≤ value ≤ high and no negative standard error, got {found.low:g}, "
+                f"{found.value:g}, {found.high:g} and {found.standard_error:g}"
+            )
         half = (found.high - found.low) / 2
         if not half <= WIDEST * abs(found.value):
             raise ClaimFailed(f"claim {claim.id!r} is undecided: {found} is wider than ±{WIDEST:.0%}; measure more")

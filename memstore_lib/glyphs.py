@@ -41,7 +41,7 @@ CHOSEN = {
 
 # JIS X 0208: rows 16 to 47 hold the kanji in common use, by reading; rows 48 to 84 the others, by radical.
 _ROWS, _CELLS = range(16, 85), range(1, 95)
-_SMALLEST = 8  # pixels; below, strokes run into each other
+_SMALLEST, _LARGEST = 8, 1024  # pixels; below, strokes run into each other; beyond, one glyph fills a screen
 # Noto Sans CJK's em box, the square that a kanji fills, reaches this share of the font size above the baseline.
 _ASCENT = 0.88
 _ABSENT = "\U0010fffd"  # a private character: no font has it, so it is drawn as the font's sign for a missing glyph
@@ -125,15 +125,17 @@ def images(text: str, size: int = 32) -> torch.Tensor:
 
     Args:
         text: characters, no repeats.
-        size: pixels along each side, at least 8.
+        size: pixels along each side, from 8 to 1,024.
 
     Raises:
         ValueError: an empty text, a repeated or invisible character, one that the font lacks, two that look the same
-            at this size, or a size below 8.
+            at this size, a size out of range, or more pixels in all than memory holds.
         TypeError: text not a string, size not an integer.
         ImportError: Pillow or the font's package is not installed.
     """
-    return _images(_check_text(text), _checks.integer("size", size, minimum=_SMALLEST)).clone()
+    size = _checks.integer("size", size, minimum=_SMALLEST, maximum=_LARGEST)
+    _checks.size(characters=len(_check_text(text)), size=size, pixels=size)
+    return _images(text, size).clone()
 
 
 @lru_cache(maxsize=2)
@@ -219,7 +221,10 @@ class Glyphs:
             raise ValueError(
                 f"recalled must have d_v = {len(self.mean)} columns like these glyphs, got {tuple(recalled.shape)}"
             )
-        rows = recalled.cpu().to(self.mean.dtype)
+        rows = recalled.cpu()
+        top = rows.abs().amax(1, keepdim=True).double()
+        far = (top > 0) & ((top < 1e-15) | (top > 1e15))  # its square would not fit float32; only its direction counts
+        rows = torch.where(far, rows / torch.where(far, top, 1.0), rows).to(self.mean.dtype)
         lengths = rows.norm(dim=1, keepdim=True)
         direction = rows / torch.where(lengths > 0, lengths, torch.ones_like(lengths))  # nothing recalled: the mean
         return (self.mean + self.length * direction).clamp(0, 1).reshape(-1, size, size)

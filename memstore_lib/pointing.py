@@ -69,8 +69,12 @@ def facts_at(accuracy: float, table: pd.DataFrame, level: float = 0.95) -> Inter
 
     Raises:
         ValueError: the accuracy is not crossed within the grid, or is out of range.
+        TypeError: not a number, or not a table.
     """
     wanted = _checks.real("accuracy", accuracy, low=0.0, high=1.0, open_low=True)
+    if wanted == 1:  # where the first error is met says how many queries were asked
+        raise ValueError("accuracy must lie strictly between 0 and 1, got 1")
+    _checks.instance("table", table, pd.DataFrame, "a table, as top1 returns it")
     curves = table.pivot(index="M", columns="replicate", values="accuracy")
     whole, n = _falls_to(wanted, curves.mean(axis=1)), curves.shape[1]
     without = [_falls_to(wanted, curves.drop(columns=r).mean(axis=1)) for r in curves.columns]

@@ -90,6 +90,9 @@ def test_fields_and_order_are_kept(ledger):
         ([None], "row 1 must be a mapping of fields, got NoneType"),
         (ROW, "ledger claims.yml must be a list of rows, got dict"),
         ("just words", "ledger claims.yml must be a list of rows, got str"),
+        ("[]", "ledger claims.yml must hold at least one row, got an empty list"),
+        ("- {id: a, id: b, chapter: c, kind: law, claim: x}", "ledger claims.yml must be YAML: key 'id' given twice"),
+        ("- {id: a, chapter: c, kind: law, claim: x, article: {M: 1, M: 2}}", "key 'M' given twice"),
         ("", "ledger claims.yml must be a list of rows, got NoneType"),
         ("- {id: a,\n- b: [", "ledger claims.yml must be YAML: "),
         ("a: b: c", "ledger claims.yml must be YAML: "),
@@ -99,6 +102,19 @@ def test_fields_and_order_are_kept(ledger):
 def test_a_broken_ledger_is_refused(ledger, rows, words):
     with pytest.raises(ValueError, match=words):
         claims.load(ledger(rows))
+
+
+def test_a_ledger_is_a_file_of_text(tmp_path):
+    with pytest.raises(ValueError, match=f"ledger {tmp_path.name} must be a file, got a folder"):
+        claims.load(tmp_path)
+    (tmp_path / "claims.yml").write_bytes("- {id: a, claim: größer}".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"ledger claims.yml must be text in UTF-8: .* byte 0x"):
+        claims.load(tmp_path / "claims.yml")
+
+
+def test_a_key_may_be_given_again_in_another_row_or_by_a_merge(ledger):
+    text = "- &one {id: a, chapter: c, kind: law, claim: x}\n- {<<: *one, id: b, claim: y}\n"
+    assert {key: row.claim for key, row in claims.load(ledger(text)).items()} == {"a": "x", "b": "y"}
 
 
 def test_a_missing_ledger_is_not_found(tmp_path):
@@ -364,6 +380,48 @@ def test_a_claim_checked_in_steps_keeps_one_row_with_every_finding():
     (check,) = one.close().checks
     assert check.law == "64; 5"
     assert check.found == f"{narrow(64)}; within 0.0% of the law at 1 point, M = 25; 3 of 3"
+
+
+def test_a_claim_checked_in_steps_keeps_the_worst_verdict():
+    for values in ((64, 61), (61, 64)):
+        one = chapter(claim("law", article=64))
+        assert [one.value("a", narrow(x), x).verdict for x in values].count(APPROXIMATELY) == 1
+        assert one.close().checks[0].verdict == APPROXIMATELY
+    one = chapter(claim("law", article=64))
+    one.value("a", narrow(64), 64)
+    with pytest.raises(ClaimFailed):
+        one.value("a", narrow(30), 30)
+    assert one.close().checks[0].found == str(narrow(64))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Interval(64.0, 66.0, 62.0, 0.95, 20, 0.1),
+        Interval(64.0, 65.0, 66.0, 0.95, 20, 0.1),
+        Interval(64.0, 62.0, 63.0, 0.95, 20, 0.1),
+        Interval(64.0, 63.0, 65.0, 0.95, 20, -0.1),
+    ],
+)
+def test_an_interval_holds_its_value(found):
+    one = chapter(claim("law", article=64))
+    for check in (lambda: one.value("a", found, 64), lambda: one.law("a", [found], [64], "M")):
+        with pytest.raises(
+            ValueError, match="found must have low ≤ value ≤ high and no negative standard error, got"
+        ):
+            check()
+    assert not one.checks
+
+
+def test_an_identity_has_one_dtype():
+    for left, right in ((LEFT, LEFT.float()), (LEFT.float(), LEFT)):
+        with pytest.raises(TypeError, match=r"left and right must have one dtype, got torch.float\d+ and torch.float"):
+            chapter(claim()).identity("a", left, right)
+
+
+def test_a_chapters_claims_are_a_mapping():
+    with pytest.raises(TypeError, match=r"claims must be a mapping of ids to claims, .* got list"):
+        Chapter("one", claims=[claim()])
 
 
 CHECKS = {

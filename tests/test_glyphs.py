@@ -625,3 +625,17 @@ def test_without_javascript_the_figure_rests(opened):
     assert not page.locator(".ms-controls").is_visible()
     assert page.locator(".ms-picture svg.marks").first.is_visible()
     assert "need JavaScript" in page.locator("noscript").inner_text()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-60, 1e60, 1e300])
+def test_only_the_direction_of_a_recall_is_seen_however_long_it_is(scale):
+    some = glyphs.Glyphs(glyphs.kanji(4), 16)
+    recalled = some.values.double() + 0.1
+    assert torch.allclose(some.pictures(recalled * scale), some.pictures(recalled), atol=1e-6)
+    assert some.pictures(recalled).std() > 0.1
+
+
+@pytest.mark.parametrize(("text", "size"), [("記", 10**9), ("".join(map(chr, range(0x4E00, 0x9000))), 1024)])
+def test_images_that_would_fill_the_memory_are_refused(text, size):
+    with pytest.raises(ValueError, match=r"size must be at most 1,024|must be at most 2.33 numbers"):
+        glyphs.images(text, size)
