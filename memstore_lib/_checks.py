@@ -54,6 +54,12 @@ def instance(name: str, value: object, kind: type | tuple[type, ...], expected: 
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
 
 
+def origin(thing: object) -> tuple[str, str] | None:
+    """Return the module and the qualified name of a class or function; None for what has no name of its own."""
+    name = getattr(thing, "__qualname__", None)
+    return None if name is None else (str(getattr(thing, "__module__", "")), name)
+
+
 def function(name: str, value: object) -> None:
     """Refuse what cannot be called."""
     if not callable(value):

@@ -30,6 +30,12 @@ class Store(ABC):
     def __init__(self) -> None:
         self._keys: torch.Tensor | None = None
         self._values: torch.Tensor | None = None
+        self._edits: tuple[int, int] | None = None
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)  # a deep copy's tensors count their edits from another number on
+        if self._keys is not None and self._values is not None:
+            self._edits = _edits(self._keys, self._values)
 
     def __len__(self) -> int:
         """The number of stored memories, M."""
@@ -37,23 +43,31 @@ class Store(ABC):
 
     @property
     def keys(self) -> torch.Tensor:
-        """Stored keys, (M, d_k). Raises ValueError while nothing is stored."""
+        """Stored keys, (M, d_k), not a copy: clone them before an edit in place, which the store notices and refuses.
+
+        Raises ValueError while nothing is stored, and after such an edit.
+        """
         return self._filled()[0]
 
     @property
     def values(self) -> torch.Tensor:
-        """Stored values, (M, d_v). Raises ValueError while nothing is stored."""
+        """Stored values, (M, d_v), with the same care as :attr:`keys`."""
         return self._filled()[1]
 
     def _filled(self) -> tuple[torch.Tensor, torch.Tensor]:
         if self._keys is None or self._values is None:
             raise ValueError(f"store {self.name!r} is empty: write keys and values first")
+        if self._edits is not None and self._edits != _edits(self._keys, self._values):
+            raise ValueError(
+                f"keys and values of store {self.name!r} must not be edited in place once they are written: "
+                "clone() them, and write the edited ones to a .fresh() store"
+            )
         return self._keys, self._values
 
     def fresh(self) -> Store:
         """Return an empty store with the same settings."""
         new = copy.copy(self)
-        new._keys = new._values = None
+        new._keys = new._values = new._edits = None
         new._changed()
         return new
 
@@ -70,6 +84,8 @@ class Store(ABC):
             TypeError: not floating-point tensors, or of different dtypes.
         """
         keys, values = self._as_rows(keys, values)
+        if self._keys is not None:
+            self._filled()
         if self._keys is None or self._values is None:
             # Clones: a caller who later edits its tensors in place must not edit the memory.
             self._keys, self._values = keys.clone(), values.clone()
@@ -79,6 +95,7 @@ class Store(ABC):
             self._keys = torch.cat([self._keys, keys])
             self._values = torch.cat([self._values, values])
         self._written(keys, values)
+        self._edits = None if self._keys is None or self._values is None else _edits(self._keys, self._values)
         return self
 
     @staticmethod
@@ -125,7 +142,8 @@ class Store(ABC):
             Weights, (n, M), or (M,).
 
         Raises:
-            ValueError: the store is empty, the shape is wrong, or entries are not finite.
+            ValueError: the store is empty, the shape is wrong, entries are not finite, or stored keys or values were
+                edited in place.
             TypeError: not a floating-point tensor of the keys' dtype.
         """
         rows, single = self._as_queries(queries)
@@ -185,6 +203,11 @@ class Store(ABC):
     def _recall(self, queries: torch.Tensor) -> torch.Tensor:
         """Return the recalls, (n, d_v). Only a store with a state of its own has a reason to replace this."""
         return self.weights(queries) @ self.values
+
+
+def _edits(keys: torch.Tensor, values: torch.Tensor) -> tuple[int, int] | None:
+    """Return how often two tensors were edited in place; None in inference mode, which does not count."""
+    return None if keys.is_inference() or values.is_inference() else (keys._version, values._version)
 
 
 def empty_store(store: Store) -> Store:

@@ -31,10 +31,10 @@ class OuterProduct(Store):
 
     @property
     def W(self) -> torch.Tensor:
-        """The state W, (d_v, d_k). Raises ValueError while nothing is stored."""
+        """A copy of the state W, (d_v, d_k). Raises ValueError while nothing is stored."""
         self._filled()
         assert self._state is not None
-        return self._state
+        return self._state.clone()
 
     def _written(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         update = values.T @ keys  # one more memory adds v kᵀ and touches nothing else
@@ -81,8 +81,12 @@ class LeastSquares(Store):
         """The keys k̃_i that queries are really compared with, (M, d_k), so that weights are w_i = k̃_i · q.
 
         Without ridge these are the rows of K (Kᵀ K)⁺ = (K Kᵀ)⁺ K; for M ≤ d_k independent keys they are the dual
-        basis, k̃_i · k_j = δ_ij.
+        basis, k̃_i · k_j = δ_ij. Raises ValueError for keys whose squares leave the range of a float.
         """
+        dual = self._duals()
+        return dual.clone() if dual is self._dual else dual
+
+    def _duals(self) -> torch.Tensor:
         keys = self.keys
         if self._dual is None:
             self._dual = _dual_keys(keys.cpu().double(), self.ridge, torch.finfo(keys.dtype).eps)
@@ -91,15 +95,18 @@ class LeastSquares(Store):
     @property
     def W(self) -> torch.Tensor:
         """The map W = Vᵀ K̃, (d_v, d_k)."""
-        return self.values.T @ self.dual_keys
+        return self.values.T @ self._duals()
 
     def _weights(self, queries: torch.Tensor) -> torch.Tensor:
-        return queries @ self.dual_keys.T
+        return queries @ self._duals().T
 
 
 def _dual_keys(keys: torch.Tensor, ridge: float, eps: float) -> torch.Tensor:
     """Return K (KᵀK + λI)⁺ in float64, for float64 keys known to a relative precision of ``eps``."""
     M, d = keys.shape
+    largest = keys.abs().max().item()
+    if not 1e-140 <= largest <= 1e140:
+        raise ValueError(f"keys must have a largest entry of 1e-140 to 1e140, got {largest:.3g}: scale them")
     if ridge or M > d:
         return _dual_from_gram(keys, ridge, eps)
     # QR keeps the digits that squaring the keys would lose. A diagonal entry of R is the distance of a key from the
@@ -240,11 +247,11 @@ class GatedFeatures(Store):
     grow with M. φ(k)·φ(q) is a noisy form of (k·q)²; more units make it less noisy.
 
     Args:
-        units: hidden units, at least 1.
-        seed: of the random matrices A and B.
+        units: hidden units, from 1 to 2^20.
+        seed: of the random matrices A and B, below 2^32.
 
     Raises:
-        ValueError: units below 1 or a negative seed.
+        ValueError: units or a seed out of range.
         TypeError: units or seed not an integer.
     """
 
@@ -252,11 +259,12 @@ class GatedFeatures(Store):
 
     def __init__(self, units: int = 256, seed: int = 0) -> None:
         super().__init__()
-        self.units = _checks.integer("units", units)
-        self.seed = _checks.integer("seed", seed, minimum=0)
+        self.units = _checks.integer("units", units, maximum=_checks.LONGEST)
+        self.seed = _checks.seed(seed)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """Return the hidden activations φ(x), (n, units), of vectors x, (n, d_k)."""
+        _checks.size(matrices=2, d_k=x.shape[1], units=self.units)
         draw = torch.Generator().manual_seed(self.seed)
         both = torch.randn(2, x.shape[1], self.units, generator=draw, dtype=torch.float64).to(x.device, x.dtype)
         return (x @ both[0]) * (x @ both[1]) / self.units**0.5
@@ -269,27 +277,40 @@ class GatedFeatures(Store):
 STORES: dict[str, Callable[[], Store]] = {}
 
 
-def register(name: str, make: Callable[[], Store]) -> Callable[[], Store]:
+def register(name: str, make: Callable[[], Store], *, replace: bool = False) -> Callable[[], Store]:
     """Add a store to :data:`STORES`, which the contract tests walk; returns ``make``.
+
+    A notebook cell may run twice: a class or function of the same module and name replaces its former self, as long as
+    the stores it makes are of a class of the same module and name, too. Any other takes a name only with ``replace``.
 
     Args:
         name: how figures and tables call it.
         make: called without arguments, returns an empty store.
+        replace: take the name from whatever has it.
 
     Raises:
         ValueError: the name is empty or taken by another store.
-        TypeError: ``make`` does not return a :class:`Store`.
+        TypeError: ``make`` is no function or does not return a :class:`Store`.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"name must be a word or two, got {name!r}")
+    _checks.function("make", make)
     store = make()
     if not isinstance(store, Store):
         raise TypeError(f"make must return a Store, got {type(store).__name__}")
     taken = STORES.get(name)
-    if taken is not None and type(taken()).__qualname__ != type(store).__qualname__:
-        raise ValueError(f"store name {name!r} is taken by {type(taken()).__name__}")
+    if not (replace or taken is None or taken == make or _again(taken, make, store)):
+        raise ValueError(
+            f"store name {name!r} is taken by {type(taken()).__name__}: choose another, or replace it with replace=True"
+        )
     STORES[name] = make
     return make
+
+
+def _again(taken: Callable[[], Store], make: Callable[[], Store], store: Store) -> bool:
+    """Tell whether a function or class was defined again, as a notebook cell does that runs twice."""
+    made, kind = _checks.origin(make), _checks.origin(type(store))
+    return made is not None and made == _checks.origin(taken) and kind == _checks.origin(type(taken()))
 
 
 register("outer product", OuterProduct)

@@ -191,6 +191,27 @@ def test_a_notebook_cell_may_register_twice(registry):
     scores.register(ReLU(2))
 
 
+def test_a_name_is_not_taken_by_other_parameters(registry):
+    with pytest.raises(ValueError, match=r"score name 'softmax' is taken by Exponential\(beta=8.0\): .* replace=True"):
+        scores.register(Exponential(9.0))
+    assert registry["softmax"] == Exponential(8.0)
+    assert scores.register(Exponential(9.0), replace=True) is registry["softmax"]
+
+
+def test_a_score_with_parameters_of_its_own_may_register_twice(registry):
+    class Power(Cube):
+        def __init__(self, p):
+            self.p = p
+
+    first, again, other = Power(3), Power(3), Power(5)
+    assert scores.register(first) is first
+    assert scores.register(again) is registry["cube"] is again
+    with pytest.raises(ValueError, match="score name 'cube' is taken"):
+        scores.register(other)
+    other.p = again.p = torch.ones(3)  # equal only entry by entry
+    assert scores.register(other) is registry["cube"]
+
+
 def test_register_refuses_a_taken_name(registry):
     class Other(Score):
         name, latex = "ReLU²", "s"

@@ -612,6 +612,25 @@ def test_register_adds_a_store(registry):
     assert "nearest" not in STORES, "the test's own registry"
 
 
+def test_a_notebook_cell_may_register_a_store_twice(registry):
+    cell = "class Mine(OuterProduct.__mro__[1]):\n    name = 'mine'\n    _weights = OuterProduct._weights\n"
+    for run in (cell + "register('mine', Mine)", cell + "register('made', lambda: Mine())"):
+        space = {"OuterProduct": OuterProduct, "register": stores.register, "__name__": "__main__"}
+        exec(run, space)
+        exec(run, space)
+        made = registry["mine" if "Mine)" in run else "made"]()
+        assert type(made) is space["Mine"]
+
+
+def test_a_store_takes_another_name_only_on_purpose(registry):
+    other = lambda: LeastSquares(0.5)  # noqa: E731
+    with pytest.raises(ValueError, match=r"store name 'ridge' is taken by LeastSquares: .* replace=True"):
+        stores.register("ridge", other)
+    assert registry["ridge"]().ridge == 0.1
+    assert stores.register("ridge", other, replace=True) is other
+    assert registry["ridge"]().ridge == 0.5
+
+
 @pytest.mark.parametrize(
     ("name", "make", "error", "words"),
     [
