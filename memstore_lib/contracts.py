@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from memstore_lib import measure, memories, theory
+from memstore_lib import _checks, measure, memories, theory
 from memstore_lib.scores import Score
 from memstore_lib.stores import MLP, Store
 
@@ -32,7 +32,9 @@ def check_score(score: Score) -> None:
     Raises:
         AssertionError: which property fails, and for which score.
         ValueError: the score is not finite or not elementwise.
+        TypeError: not a score.
     """
+    _checks.instance("score", score, Score, "a Score")
     s = torch.linspace(-1, 1, 24, dtype=torch.float64)
     whole = score(s)
     same = isinstance(whole, torch.Tensor) and whole.shape == s.shape and whole.dtype == s.dtype
@@ -60,12 +62,15 @@ def check_store(make: Callable[[], Store]) -> None:
     Raises:
         AssertionError: which property fails, and for which store.
         ValueError: weights or recall of the wrong shape.
+        TypeError: not a function that makes a store, such as its class.
     """
+    _checks.function("make", make)
     draw = torch.Generator().manual_seed(3)
     keys = memories.unit_keys(_M, _D_K, generator=draw, device="cpu", dtype=torch.float64)
     values = memories.values(_M, _D_V, generator=draw, device="cpu", dtype=torch.float64)
     queries = memories.unit_keys(_N, _D_K, generator=draw, device="cpu", dtype=torch.float64)
     store = make()
+    _checks.instance("make", store, Store, "a function that returns a Store")
     name = store.name
     _require(len(store) == 0, name, "a new store is empty")
     _require(

@@ -53,7 +53,9 @@ def interval(samples: Iterable[float], level: float = 0.95) -> Interval:
 
     Raises:
         ValueError: fewer than 2 samples, NaN among them, or a level out of range.
+        TypeError: not a sequence.
     """
+    _checks.instance("samples", samples, Iterable, "a sequence of numbers")
     x = np.asarray(list(samples), dtype=float)
     level = _level(level)
     if x.ndim != 1 or len(x) < 2:
@@ -74,7 +76,12 @@ def _level(level: float) -> float:
 
 
 def root(x: Interval) -> Interval:
-    """Carry an interval of a mean square over to its root."""
+    """Carry an interval of a mean square over to its root.
+
+    Raises:
+        TypeError: not an interval.
+    """
+    _checks.instance("x", x, Interval, "an Interval")
     value = math.sqrt(x.value)
     se = x.standard_error / (2 * value) if 0 < value < math.inf else x.standard_error
     return Interval(value, math.sqrt(max(x.low, 0.0)), math.sqrt(x.high), x.level, x.n, se)

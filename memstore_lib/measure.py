@@ -82,12 +82,14 @@ def interference(
 
     Raises:
         ValueError: an empty or unsorted grid, sizes below 1, a cosine outside [-1, 1], stores that are not empty or
-            share a name, weights of the wrong shape.
-        TypeError: not stores, or sizes that are not integers.
+            share a name, weights or keys of the wrong shape, a score whose squares overflow.
+        TypeError: not stores, sizes that are not integers, or ``keys`` no function that returns a tensor.
     """
     stores = empty_stores(stores)
     grid = _checks.grid(grid)
     d, n = _checks.integer("d", d), _checks.integer("queries", queries)
+    _checks.function("keys", keys)
+    _checks.size(queries=n, chunk=_CHUNK)
     replicates, seed = (
         _checks.integer("replicates", replicates, minimum=2),
         _checks.integer("seed", seed, minimum=0),
@@ -96,7 +98,7 @@ def interference(
     rows = []
     for r in range(replicates):
         draw = memories.replicate_generator(seed, r)
-        stream = keys(grid[-1], d, generator=draw, device=target, dtype=dtype)
+        stream = _drawn("keys", keys(grid[-1], d, generator=draw, device=target, dtype=dtype), (grid[-1], d))
         fast = [s for s in stores if isinstance(getattr(s, "score", None), Score)]
         if fast:
             _checks.unit_rows("keys", stream, "the law of a score is one of unit keys")
@@ -104,6 +106,7 @@ def interference(
             squares = _stream_squares([s.score for s in fast], stream, bank, grid)
             for store, noise in zip(fast, squares, strict=True):
                 signal = store.score(torch.full((1,), c, dtype=torch.float64)).abs().item()
+                _finite(store.score, signal < 1e150 and bool(torch.isfinite(noise[-1]).all()), dtype)
                 for M, energy in zip(grid, noise, strict=True):
                     rows.append((store.name, d, M, c, r, *_summaries(energy, torch.full_like(energy, signal**2))))
         for store in (s for s in stores if s not in fast):
@@ -111,6 +114,19 @@ def interference(
                 rows.append((store.name, d, M, c, r, *_summaries(*_energies(store, stream[:M], n, c, draw))))
     columns = ["store", "d", "M", "cosine", "replicate", "mean_square", "mean", "median"]
     return Measurement(pd.DataFrame(rows, columns=columns))
+
+
+def _drawn(name: str, tensor: object, shape: tuple[int, int]) -> torch.Tensor:
+    """Return what a function of the caller drew, refusing another shape than the one that was asked for."""
+    _checks.instance(name, tensor, torch.Tensor, "a function that returns a torch.Tensor")
+    if tensor.shape != shape:  # type: ignore[attr-defined]
+        raise ValueError(f"{name} must draw the shape it is asked for, {shape}, got {tuple(tensor.shape)}")  # type: ignore[attr-defined]
+    return tensor  # type: ignore[return-value]
+
+
+def _finite(score: Score, holds: bool, dtype: torch.dtype) -> None:
+    if not holds:
+        raise ValueError(f"score {score.name!r} must have finite squares in {dtype}, got overflow: {score.hint}")
 
 
 def _stream_squares(
@@ -220,7 +236,7 @@ def similarities(
         TypeError: sizes that are not integers.
     """
     dimensions = _checks.grid(dimensions, name="dimensions")
-    pairs, bins = _checks.integer("pairs", pairs), _checks.integer("bins", bins)
+    pairs, bins = _checks.integer("pairs", pairs), _checks.integer("bins", bins, maximum=_checks.LONGEST)
     samples, sizes = {}, {}
     for d in dimensions:
         draws = [
@@ -268,12 +284,13 @@ def recall_ratio(
     """
     store = empty_store(store)
     M, d, d_v = _checks.integer("M", M), _checks.integer("d", d), _checks.integer("d_v", d_v)
+    _checks.function("values", values)
     n, target = _checks.integer("queries", queries), resolve(device)
     from_values, from_weights = [], []
     for r in range(_checks.integer("replicates", replicates, minimum=2)):
         draw = memories.replicate_generator(seed, r)
         keys = memories.unit_keys(M, d, generator=draw, device=target, dtype=dtype)
-        stored = values(M, d_v, generator=draw, device=target, dtype=dtype)
+        stored = _drawn("values", values(M, d_v, generator=draw, device=target, dtype=dtype), (M, d_v))
         filled = store.fresh().write(keys, stored)
         index = torch.randperm(M, generator=draw, device=draw.device)[: min(n, M)].to(target)
         w = filled.weights(keys[index])

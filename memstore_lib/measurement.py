@@ -26,6 +26,9 @@ class Measurement:
 
     replicates: pd.DataFrame
 
+    def __post_init__(self) -> None:
+        _checks.instance("replicates", self.replicates, pd.DataFrame, "a table")
+
     def _samples(self, store: str, cosine: float | None = None) -> pd.DataFrame:
         _checks.choice("store", store, list(self.replicates["store"].unique()))
         rows = self.replicates[self.replicates["store"] == store]
@@ -102,9 +105,12 @@ def histogram(series: Mapping[str, object], *, bins: int = 60, low: float = -1.0
         A tidy table of the bins that were hit: series, left, right, density (integrates to 1 for each series).
 
     Raises:
-        ValueError: no series, no samples, samples outside the range or not finite, low not below high.
+        ValueError: no series, no samples, samples outside the range or not finite, low not below high, more than 2^20
+            bins.
+        TypeError: not a mapping, or bins not an integer.
     """
-    bins = _checks.integer("bins", bins)
+    _checks.instance("series", series, Mapping, "a mapping of labels to samples")
+    bins = _checks.integer("bins", bins, maximum=_checks.LONGEST)
     if not low < high:
         raise ValueError(f"low must be below high, got {low:g} and {high:g}")
     if not series:

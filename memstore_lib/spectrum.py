@@ -47,6 +47,9 @@ class Spectrum:
     counts: torch.Tensor
     cosine: float
 
+    def __post_init__(self) -> None:
+        _checks.instance("counts", self.counts, torch.Tensor, "a torch.Tensor of shape (n, bins)")
+
     @property
     def centres(self) -> torch.Tensor:
         """The similarities that the bins stand for, (bins,)."""
@@ -73,11 +76,19 @@ class Spectrum:
         Binning replaces a similarity by its bin's centre. For the exponential score its bias is (β · 2/bins)²/12 of
         the ratio: with 4,096 bins 1e-6 at β = 8 and 1e-5 at β = 25. Where the score is 0 at the cosine, the ratio is
         infinite.
+
+        Raises:
+            ValueError: a score whose squares overflow.
+            TypeError: not a score.
         """
+        _checks.instance("score", score, Score, "a Score")
         return self._over_signal(self._sums(score(self.centres) ** 2)[:, 0], score)
 
     def _over_signal(self, noise: torch.Tensor, score: Score) -> torch.Tensor:
-        signal = score(torch.tensor([self.cosine], dtype=torch.float64)).item() ** 2
+        signal = score(torch.tensor([self.cosine], dtype=torch.float64)).abs().item()
+        if not (signal < 1e150 and bool(torch.isfinite(noise).all())):
+            raise ValueError(f"score {score.name!r} must have finite squares, got overflow: {score.hint}")
+        signal = signal**2
         return noise / signal if signal else torch.full_like(noise, math.inf)
 
     def attention(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -168,8 +179,9 @@ def spectra(
     d, queries, bins = (
         _checks.integer("d", d),
         _checks.integer("queries", queries, minimum=2),
-        _checks.integer("bins", bins, minimum=16),
+        _checks.integer("bins", bins, minimum=16, maximum=_checks.LONGEST),
     )
+    _checks.size(queries=queries, bins=bins)
     c, target = _checks.cosine(cosine), resolve(device)
     draw = memories.replicate_generator(seed, 0)
     if antipodes and queries % 2:
@@ -288,9 +300,11 @@ def read(
         the exponential scores.
 
     Raises:
-        ValueError: no scores, fewer queries than replicates, a cosine outside [-1, 1].
-        TypeError: something that is no spectrum or no score.
+        ValueError: no scores, fewer queries than replicates, a cosine outside [-1, 1], a score whose squares overflow.
+        TypeError: not a mapping of scores; something that is no spectrum or no score.
     """
+    _checks.instance("scores", scores, Mapping, "a mapping of labels to scores")
+    _checks.instance("spectra", spectra, Iterable, "a sequence of Spectrum objects")
     if not scores:
         raise ValueError("scores must hold at least one score, got none")
     replicates = _checks.integer("replicates", replicates, minimum=2)
@@ -343,7 +357,9 @@ def attention_table(table: pd.DataFrame, column: str, level: float = 0.95) -> pd
 
     Raises:
         ValueError: another column, or a level outside (0, 1).
+        TypeError: not a table.
     """
+    _checks.instance("table", table, pd.DataFrame, "a table, as read() returns it")
     _checks.choice("column", column, ATTENTION)
     rows = []
     for (store, M, cosine), group in table.groupby(["store", "M", "cosine"], sort=False):

@@ -48,7 +48,7 @@ def similarity_curve(dimensions: Iterable[int], points: int = 201) -> pd.DataFra
         ValueError: no or unsorted dimensions, one below 2, or fewer than 2 points.
         TypeError: sizes that are not integers.
     """
-    points, rows = _checks.integer("points", points, minimum=2), []
+    points, rows = _checks.integer("points", points, minimum=2, maximum=_checks.LONGEST), []
     for d in _checks.grid(dimensions, name="dimensions", minimum=2):
         x = np.linspace(-1, 1, points) * min(0.999, 4 / math.sqrt(d))
         rows += [(f"d = {d}", *pair) for pair in zip(x, similarity_density(x, d), strict=True)]
@@ -171,7 +171,9 @@ def curve(
 
     Raises:
         ValueError: an empty or unsorted grid, or another kind.
+        TypeError: ``ratio`` is no function, or the grid no sequence of integers.
     """
+    _checks.function("ratio", ratio)
     _checks.choice("kind", kind, ("law", "rule"))
     rows = [(store, at, kind, ratio(at), math.nan, math.nan) for at in _checks.grid(grid)]
     return pd.DataFrame(rows, columns=["store", x, "kind", "value", "low", "high"])
