@@ -1,8 +1,8 @@
-"""The ledger: every statement of the sources, compared with this build's measurements while the book is built.
+"""The ledger, checked: every statement of the sources is compared with what the book measures while it is built.
 
 ::
 
-    claim      one row of ``book/claims.yml``: what a source says, in our words, with its value
+    claim      one row of ``book/claims.yml``, read by :mod:`memstore_lib.ledger`
     verdict    holds | holds approximately | needs a caveat | quoted; a claim that fails raises and stops the build
     Chapter    collects a chapter's checks and shows them as its closing table
 
@@ -14,22 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import yaml
 
 from memstore_lib import _checks
 from memstore_lib.intervals import Interval, number
+from memstore_lib.ledger import KINDS as KINDS
+from memstore_lib.ledger import OPTIONAL as OPTIONAL
+from memstore_lib.ledger import REQUIRED as REQUIRED
+from memstore_lib.ledger import Claim, load
+from memstore_lib.ledger import find as find
 
 if TYPE_CHECKING:
     from memstore_lib.closing import Closing
 
-KINDS = ("identity", "law", "measured", "trend", "reported")
-REQUIRED = ("id", "chapter", "kind", "claim")
-OPTIONAL = ("article", "exact", "note", "caveats", "caveat", "where")
 HOLDS, APPROXIMATELY, CAVEAT = "holds", "holds approximately", "needs a caveat"
 QUOTED = "quoted"  # another work's figure, not measured here
 
@@ -41,128 +41,6 @@ STANDARD_ERRORS, WIDEST = 4.0, 0.05
 
 class ClaimFailed(AssertionError):
     """A measurement contradicts a claim, or cannot decide it."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One row of the ledger.
-
-    Attributes:
-        id: unique name, such as ``op-capacity``.
-        chapter: the chapter that checks it.
-        kind: identity, law, measured, trend or reported.
-        claim: what the source says, in our words.
-        article: the source's value, None where it gives none.
-        exact: the value or formula under the exact law, where the article's is an approximation.
-        note: a remark.
-        caveats: short names of the findings behind the caveat.
-        caveat: why the claim holds only with a caveat, in a sentence; None if it needs none.
-        where: ``page#anchor`` of the section that shows the caveat.
-    """
-
-    id: str
-    chapter: str
-    kind: str
-    claim: str
-    article: object = None
-    exact: object = None
-    note: str | None = None
-    caveats: tuple[str, ...] = ()
-    caveat: str | None = None
-    where: str | None = None
-
-
-def load(path: str | Path | None = None) -> dict[str, Claim]:
-    """Read and check a ledger.
-
-    Args:
-        path: a YAML file with a list of rows; None finds ``book/claims.yml`` (see :func:`find`).
-
-    Returns:
-        The claims by id, in the file's order.
-
-    Raises:
-        ValueError: not a file of UTF-8 text with a list of rows; no rows; a missing, empty, repeated or unknown field;
-            a duplicate id; an unknown kind; a caveat without the section that shows it, or the reverse.
-        FileNotFoundError: no such file.
-    """
-    path = find() if path is None else Path(path)
-    if path.is_dir():
-        raise ValueError(f"ledger {path.name} must be a file, got a folder")
-    try:
-        rows = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"ledger {path.name} must be text in UTF-8: {error}") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"ledger {path.name} must be YAML: {error}") from error
-    if not isinstance(rows, list):
-        raise ValueError(f"ledger {path.name} must be a list of rows, got {type(rows).__name__}")
-    if not rows:
-        raise ValueError(f"ledger {path.name} must hold at least one row, got an empty list")
-    claims: dict[str, Claim] = {}
-    for line, row in enumerate(rows, start=1):
-        claim = _claim(row, f"ledger {path.name}, row {line}")
-        if claim.id in claims:
-            raise ValueError(f"ledger {path.name}, row {line}: id must be unique, got {claim.id!r} a second time")
-        claims[claim.id] = claim
-    return claims
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, of which the safe loader silently keeps the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} given twice", key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _claim(row: object, place: str) -> Claim:
-    if not isinstance(row, Mapping):
-        raise ValueError(f"{place} must be a mapping of fields, got {type(row).__name__}")
-    place = f"{place} ({row.get('id', 'no id')})"
-    for name in REQUIRED:
-        if not isinstance(row.get(name), str) or not row[name].strip():
-            raise ValueError(f"{place}: field {name!r} must be a text, got {row.get(name)!r}")
-    unknown = sorted(str(name) for name in set(row) - set(REQUIRED) - set(OPTIONAL))
-    if unknown:
-        raise ValueError(f"{place}: fields must be among {', '.join((*REQUIRED, *OPTIONAL))}, got {', '.join(unknown)}")
-    _checks.choice(f"{place}: kind", row["kind"], KINDS)
-    for name in ("caveat", "where"):
-        if row.get(name) is not None and not str(row[name]).strip(" #"):
-            raise ValueError(f"{place}: {name} must be a text or left out, got {row[name]!r}")
-    if (row.get("caveat") is None) != (row.get("where") is None):
-        raise ValueError(f"{place}: caveat and where must come together, got only one of them")
-    for name in ("note", "caveat", "where"):
-        if not isinstance(row.get(name, ""), (str, type(None))):
-            raise ValueError(f"{place}: {name} must be a text, got {row[name]!r}")
-    if row.get("where") is not None and not all(row["where"].partition("#")):
-        raise ValueError(f"{place}: where must be page#section, got {row['where']!r}")
-    caveats = row.get("caveats", [])
-    if not isinstance(caveats, list) or not all(isinstance(one, str) for one in caveats):
-        raise ValueError(f"{place}: caveats must be a list of short names, got {caveats!r}")
-    return Claim(**{**row, "caveats": tuple(caveats)})
-
-
-def find() -> Path:
-    """Return the book's ledger: ``claims.yml`` here, in ``book/`` here or in a parent, else beside the library.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    here = Path.cwd()
-    for folder in (
-        here,
-        *(parent / "book" for parent in (here, *here.parents)),
-        Path(__file__).parents[1] / "book",
-    ):
-        if (folder / "claims.yml").is_file():
-            return folder / "claims.yml"
-    raise FileNotFoundError("claims.yml must be in the working folder or in book/ of a parent folder; found none")
 
 
 @dataclass

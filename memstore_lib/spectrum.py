@@ -1,246 +1,30 @@
-"""One pass over the keys for every score, every sharpness rule and every M.
+"""Scores, sharpness rules and cosines, read off histograms of similarities: one pass over the keys serves them all.
 
 ::
 
-    s       similarity of a query and a stored key; each query keeps a histogram of the M - 1 it has met
+    s       similarity of a query and a stored key; :mod:`memstore_lib.counting` keeps a histogram of them
     σ, β    any score and any sharpness, read off the histograms afterwards
-
-The histogram of a query says all that an elementwise score can know of the keys, so the keys are drawn and multiplied
-once and then forgotten: memory does not grow with M. Queries share the keys. Their results are uncorrelated all the
-same, exactly: given the keys, independent queries are independent, and the mean over a uniform query of any function
-of the similarities to fixed unit keys, summed over keys, does not depend on the keys.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
 
-from memstore_lib import _checks, memories
-from memstore_lib.device import one_thread, resolve
+from memstore_lib import _checks
+from memstore_lib.counting import _CHUNK as _CHUNK
+from memstore_lib.counting import BINS as BINS
+from memstore_lib.counting import Spectrum, spectra
+from memstore_lib.counting import _centres as _centres
+from memstore_lib.counting import _Counter as _Counter
 from memstore_lib.intervals import interval
 from memstore_lib.measurement import Measurement
 from memstore_lib.scores import Exponential, Score
 
-BINS = 4096
-_CHUNK = 4096
-_GROUP = 64  # queries whose histograms are filled together
 ATTENTION = ("weight", "entropy", "gradient")
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """Similarities of n queries with the first M - 1 keys, as histograms.
-
-    Attributes:
-        M: memories, the target included, which is not in the counts.
-        counts: (n, bins) integers, of 16 bits where they fit, as a list of spectra is what takes memory.
-        cosine: between each query and its target's key.
-    """
-
-    M: int
-    counts: torch.Tensor
-    cosine: float
-
-    def __post_init__(self) -> None:
-        _checks.instance("counts", self.counts, torch.Tensor, "a torch.Tensor of shape (n, bins)")
-
-    @property
-    def centres(self) -> torch.Tensor:
-        """The similarities that the bins stand for, (bins,)."""
-        return _centres(self.counts.shape[1])
-
-    def at_cosine(self, cosine: float) -> Spectrum:
-        """Return the same draws asked at another cosine, which moves the target alone.
-
-        Raises:
-            ValueError: a cosine outside [-1, 1].
-            TypeError: not a number.
-        """
-        return Spectrum(self.M, self.counts, _checks.cosine(cosine))
-
-    def _sums(self, *functions: torch.Tensor) -> torch.Tensor:
-        """Return the sum of each function of s, (bins,) each, over every query's other keys: (n, functions)."""
-        columns = torch.stack(functions, dim=1)
-        # By blocks, as a float64 copy of all counts would be as large as everything else together.
-        return torch.cat([block.double() @ columns for block in self.counts.split(_GROUP)])
-
-    def squared_ratio(self, score: Score) -> torch.Tensor:
-        """Return the squared ISR of each query, (n,), for an elementwise score.
-
-        Binning replaces a similarity by its bin's centre. For the exponential score its bias is (β · 2/bins)²/12 of
-        the ratio: with 4,096 bins 1e-6 at β = 8 and 1e-5 at β = 25. Where the score is 0 at the cosine, the ratio is
-        infinite.
-
-        Raises:
-            ValueError: a score whose squares overflow.
-            TypeError: not a score.
-        """
-        _checks.instance("score", score, Score, "a Score")
-        return self._over_signal(self._sums(score(self.centres) ** 2)[:, 0], score)
-
-    def _over_signal(self, noise: torch.Tensor, score: Score) -> torch.Tensor:
-        signal = score(torch.tensor([self.cosine], dtype=torch.float64)).abs().item()
-        if not (signal < 1e150 and bool(torch.isfinite(noise).all())):
-            raise ValueError(f"score {score.name!r} must have finite squares, got overflow: {score.hint}")
-        signal = signal**2
-        return noise / signal if signal else torch.full_like(noise, math.inf)
-
-    def attention(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the softmax weight of the target and the entropy of all weights in nats, (n,) each, at sharpness β.
-
-        Raises:
-            ValueError: β negative or not finite.
-            TypeError: β not a number.
-        """
-        beta = _checks.real("beta", beta, low=0.0)
-        return self._attention(beta, self._sums(*self._exponentials(beta)))
-
-    def _exponentials(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return e^{β(s-1)} and s e^{β(s-1)}: relative to a similarity of 1, so that nothing overflows."""
-        weights = torch.exp(beta * (self.centres - 1))
-        return weights, weights * self.centres
-
-    def _attention(self, beta: float, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        c = self.cosine
-        if beta * (1 - c) > 600:  # the target's own exponential would be lost
-            return self._sharp_attention(beta)
-        own = math.exp(beta * (c - 1))
-        total = sums[:, 0] + own
-        mean_s = (sums[:, 1] + own * c) / total
-        return own / total, torch.log(total) - beta * (mean_s - 1)
-
-    def _sharp_attention(self, beta: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what :meth:`attention` does, relative to each query's own largest similarity."""
-        top = self.nearest().clamp_min(self.cosine)[:, None]
-        others = self.counts.double() * torch.exp((beta * (self.centres - top)).clamp_max(0))
-        own = torch.exp(beta * (self.cosine - top))[:, 0]
-        total = others.sum(1) + own
-        mean_s = (others @ self.centres + own * self.cosine) / total
-        return own / total, torch.log(total) - beta * (mean_s - top[:, 0])
-
-    def gradient(self, beta: float) -> torch.Tensor:
-        """Return how much the target's weight p moves with the similarities of all other keys, (n,), at sharpness β.
-
-        By the similarity of another key with weight pᵢ it is ∂p/∂sᵢ = -β pᵢ p. Over all of them the sizes add up to
-        β p (1 - p).
-
-        Raises:
-            ValueError, TypeError: as :meth:`attention`.
-        """
-        weight, _ = self.attention(beta)
-        return beta * weight * (1 - weight)
-
-    def nearest(self) -> torch.Tensor:
-        """Return the largest similarity to another key that each query has met, (n,)."""
-        return torch.where(self.counts > 0, self.centres, torch.full_like(self.centres, -1.0)).amax(1)
-
-
-def _centres(bins: int) -> torch.Tensor:
-    return (torch.arange(bins, dtype=torch.float64) + 0.5) * (2 / bins) - 1
-
-
-def spectra(
-    grid: Iterable[int],
-    *,
-    d: int = 64,
-    queries: int = 320,
-    cosine: float = 1.0,
-    seed: int = 0,
-    bins: int = BINS,
-    antipodes: bool = False,
-    device: str | torch.device | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterable[Spectrum]:
-    """Yield the spectrum at each M of a grid; the keys are drawn as they are needed.
-
-    Args:
-        grid: increasing numbers of memories M, at least 2.
-        d: key dimension.
-        queries: independent queries, at least 2.
-        cosine: c between a query and its target's key; it does not change the draws.
-        seed: of the queries and of the keys, which are drawn on the CPU.
-        bins: bins over [-1, 1].
-        antipodes: let the queries come in pairs q, -q, whose histograms are mirror images: half the work for as many
-            queries. A steep score sees next to no correlation in a pair; a score of s² would see nothing else.
-        device: where to multiply; None for the default device.
-        progress: called with keys done and keys in all, after each chunk.
-
-    Raises:
-        ValueError: an empty or unsorted grid, sizes too small, a cosine outside [-1, 1].
-        TypeError: sizes that are not integers.
-    """
-    grid = _checks.grid(grid, minimum=2)
-    d, queries, bins = (
-        _checks.integer("d", d),
-        _checks.integer("queries", queries, minimum=2),
-        _checks.integer("bins", bins, minimum=16, maximum=_checks.LONGEST),
-    )
-    _checks.size(queries=queries, bins=bins)
-    c, target = _checks.cosine(cosine), resolve(device)
-    draw = memories.replicate_generator(seed, 0)
-    if antipodes and queries % 2:
-        raise ValueError(f"queries must be even to come in pairs of antipodes, got {queries}")
-    bank = memories.unit_keys(queries // 2 if antipodes else queries, d, generator=draw, device=target)
-    counter = _Counter(bank, bins)
-    keys = torch.empty(0, d, device=target)
-    done = 0
-    for M in grid:
-        # Not a decorator: a generator's body runs later than its call.
-        with one_thread():
-            while done < M - 1:
-                if len(keys) == 0:  # always whole chunks, so that the draws do not depend on the grid
-                    keys = memories.unit_keys(_CHUNK, d, generator=draw, device=target)
-                part, keys = keys[: M - 1 - done], keys[M - 1 - done :]
-                counter.add(part)
-                done += len(part)
-                if progress is not None:
-                    progress(done, grid[-1] - 1)
-        counts = counter.flush()
-        counts = counts.to(torch.int16 if counts.max() < 1 << 15 else torch.int64)
-        if antipodes:
-            counts = torch.stack([counts, counts.flip(1)], dim=1).flatten(0, 1)  # a pair stays in one replicate
-        yield Spectrum(M, counts, c)
-
-
-class _Counter:
-    """Histograms of a bank of queries, filled in place: a fresh array for each chunk would cost more than counting."""
-
-    def __init__(self, bank: torch.Tensor, bins: int) -> None:
-        self.bank, self.bins = bank * (bins / 2), bins
-        self.total = torch.zeros(len(bank), bins, dtype=torch.float64)
-        # Float32 counts exactly up to 2²⁴ = 16.7 million, so it is emptied into the total in time.
-        self.recent = torch.zeros(len(bank), bins, dtype=torch.float32, device=bank.device)
-        self.since = 0
-        self.one = torch.ones((), device=bank.device)
-        self.shape = (min(_GROUP, len(bank)), _CHUNK)
-        self.at = torch.empty(self.shape, dtype=bank.dtype, device=bank.device)
-        self.index = torch.empty(self.shape, dtype=torch.int64, device=bank.device)
-
-    def add(self, keys: torch.Tensor) -> None:
-        """Count the similarities of all queries with some keys, (at most a chunk, d)."""
-        n = len(keys)
-        for start in range(0, len(self.bank), _GROUP):
-            group = self.bank[start : start + _GROUP]
-            at, index = self.at[: len(group), :n], self.index[: len(group), :n]
-            torch.mm(group, keys.T, out=at) if n == _CHUNK else at.copy_(group @ keys.T)
-            index.copy_(at.add_(self.bins / 2).clamp_(0, self.bins - 1))  # s = ±1 to rounding stays in its row
-            self.recent[start : start + _GROUP].scatter_add_(1, index, self.one.expand_as(index))
-        self.since += n
-        if self.since >= 1 << 22:
-            self.flush()
-
-    def flush(self) -> torch.Tensor:
-        """Return the counts so far."""
-        self.total += self.recent.cpu()
-        self.recent.zero_()
-        self.since = 0
-        return self.total
 
 
 def interference(
@@ -263,15 +47,15 @@ def interference(
         grid: increasing numbers of memories M.
         d: key dimension.
         queries: queries in all; they are dealt to the replicates.
-        replicates: groups of queries, at least 2. See the module's text for why they are uncorrelated.
+        replicates: groups of queries, at least 2. See :mod:`memstore_lib.counting` for why they are uncorrelated.
         cosines: cosines c between query and target's key to evaluate; the same draws serve all.
-        seed, device, progress: as in :func:`spectra`.
+        seed, device, progress: as in :func:`memstore_lib.counting.spectra`.
 
     Returns:
         What :func:`read` does.
 
     Raises:
-        ValueError, TypeError: as :func:`read` and :func:`spectra`.
+        ValueError, TypeError: as :func:`read` and :func:`memstore_lib.counting.spectra`.
     """
     if _checks.integer("queries", queries) < _checks.integer("replicates", replicates, minimum=2):
         raise ValueError(f"queries must number at least replicates = {replicates}, got {queries}")
@@ -290,7 +74,7 @@ def read(
     """Read scores, sharpness rules and cosines off spectra that were measured before.
 
     Args:
-        spectra: what :func:`spectra` yields, as it comes or kept in a list.
+        spectra: what :func:`memstore_lib.counting.spectra` yields, as it comes or kept in a list.
         scores, replicates, cosines: as in :func:`interference`.
         d: key dimension, for the table.
 

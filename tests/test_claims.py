@@ -12,6 +12,7 @@ import torch
 import yaml
 
 from memstore_lib import claims, tables
+from memstore_lib import ledger as ledger_file
 from memstore_lib.claims import APPROXIMATELY, CAVEAT, HOLDS, Chapter, Claim, ClaimFailed
 from memstore_lib.intervals import Interval
 
@@ -138,7 +139,7 @@ def test_the_ledger_is_found_from_where_a_chapter_runs(tmp_path, monkeypatch, le
     empty.mkdir()
     monkeypatch.chdir(empty)
     assert claims.find() == BOOK, "else beside the library"
-    monkeypatch.setattr(claims, "__file__", str(tmp_path / "nowhere" / "claims.py"))
+    monkeypatch.setattr(ledger_file, "__file__", str(tmp_path / "nowhere" / "ledger.py"))
     with pytest.raises(FileNotFoundError, match=r"claims.yml must be in the working folder or in book/"):
         claims.find()
 
@@ -406,9 +407,7 @@ def test_a_claim_checked_in_steps_keeps_the_worst_verdict():
 def test_an_interval_holds_its_value(found):
     one = chapter(claim("law", article=64))
     for check in (lambda: one.value("a", found, 64), lambda: one.law("a", [found], [64], "M")):
-        with pytest.raises(
-            ValueError, match="found must have low ≤ value ≤ high and no negative standard error, got"
-        ):
+        with pytest.raises(ValueError, match="found must have low ≤ value ≤ high and no negative standard error, got"):
             check()
     assert not one.checks
 
