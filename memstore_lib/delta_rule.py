@@ -135,8 +135,7 @@ def chunked_unchecked(
     # Padding writes nothing: key 0, β 0, no decay.
     q, k, v = (_chunks(x.to(dtype), chunk) for x in (q, k, v))  # (batch, heads, n, chunk, d)
     beta, g = (_chunks(x.to(dtype)[..., None], chunk) for x in (beta, g))  # (batch, heads, n, chunk, 1)
-    G, between = _decays(g[..., 0])
-    since, left = G.exp()[..., None], (G[..., -1:] - G).exp()[..., None]  # since the chunk's start, to its end
+    since, between, left = _decays(g[..., 0])
     mine = (q @ k.transpose(-1, -2)) * between
     if write == "delta":
         A = (beta * k) @ k.transpose(-1, -2) * between
@@ -144,13 +143,16 @@ def chunked_unchecked(
         fresh, seen = T_inverse @ (beta * v), T_inverse @ (beta * since * k)
     else:
         fresh, seen = beta * v, None
-    asked, kept, whole = since * q, (left * k).transpose(-1, -2), since[..., -1:, :]
+    # Unbound, not indexed: the gradient of an index is as large as all chunks together.
+    along = [x.unbind(2) for x in (fresh, since * q, (left * k).mT, since[..., -1:, :])]
+    erased = seen.unbind(2) if seen is not None else None
     writes, found = [], []
-    for n in range(q.shape[2]):
-        u = fresh[:, :, n] - seen[:, :, n] @ S if seen is not None else fresh[:, :, n]
-        found.append(asked[:, :, n] @ S)
+    for n, (u, asked, kept, whole) in enumerate(zip(*along, strict=True)):
+        if erased is not None:
+            u = u - erased[n] @ S
+        found.append(asked @ S)
         writes.append(u)
-        S = whole[:, :, n] * S + kept[:, :, n] @ u
+        S = whole * S + kept @ u
     o = torch.stack(found, dim=2) + mine @ torch.stack(writes, dim=2)
     return o.flatten(2, 3)[:, :, :T].to(out_dtype), S
 
@@ -163,8 +165,12 @@ def _chunks(x: torch.Tensor, chunk: int) -> torch.Tensor:
     return x.unflatten(2, (-1, chunk))
 
 
-def _decays(g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return running sums G of g, (..., chunk), and e^{G_i - G_j} for j ≤ i, else 0, (..., chunk, chunk)."""
+def _decays(g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the decays since a chunk's start, between its rows, and to its end, for g, (..., chunk).
+
+    With running sums G they are e^G, (..., chunk, 1); e^{G_i - G_j} for j ≤ i and 0 elsewhere, (..., chunk, chunk);
+    and e^{G_C - G}, (..., chunk, 1).
+    """
     dtype = g.dtype
     g = g.clamp_min(_NO_DECAY_BELOW[dtype])
     # A difference of two large sums has lost digits in float32; MPS has nothing longer.
@@ -172,7 +178,8 @@ def _decays(g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     gap = (G[..., :, None] - G[..., None, :]).to(dtype)
     above = torch.ones(gap.shape[-2:], dtype=torch.bool, device=g.device).triu(1)
     # Masked before the exponential: above the diagonal it could overflow, and infinity times 0 is NaN in a gradient.
-    return G.to(dtype), gap.masked_fill(above, float("-inf")).exp()
+    between = gap.masked_fill(above, float("-inf")).exp()
+    return G.to(dtype).exp()[..., None], between, (G[..., -1:] - G).to(dtype).exp()[..., None]
 
 
 class _UnitLowerInverse(torch.autograd.Function):

@@ -37,7 +37,8 @@ def inputs(seed=0, *, batch=2, heads=3, T=11, d_k=5, d_v=7, dtype=torch.float64,
         "near 1": -1e-6 * normal(batch, heads, T).abs(),
         "near 0": -400 * torch.rand(batch, heads, T, generator=draw, dtype=torch.float64),
         "off": torch.zeros(batch, heads, T, dtype=torch.float64),
-        "sudden": torch.where(torch.arange(T) % 3 == 1, -1e4, -0.01).expand(batch, heads, T).double().clone(),
+        # Decays of 1e-4 a step after a sum of thousands: a running sum in float32 has no digits left for them.
+        "sudden": torch.where(torch.arange(T) < T // 2, -1e4, -1e-4).expand(batch, heads, T).double().clone(),
     }[decay]
     b = {"any": normal(batch, heads, T).sigmoid(), 0: torch.zeros(batch, heads, T), 1: torch.ones(batch, heads, T)}[
         beta
@@ -87,7 +88,7 @@ def test_the_chunked_form_equals_the_recurrence(seed, T, chunk, heads, d_k, d_v,
 @pytest.mark.parametrize("write", ["delta", "hebb"])
 def test_it_does_so_at_the_ends_of_every_range(dtype, keys, decay, beta, write):
     tensors = inputs(3, T=67, keys=keys, decay=decay, beta=beta, dtype=dtype)
-    assert_equal(tensors, TOLERANCE[dtype], chunk=32, write=write)
+    assert_equal(tensors, TOLERANCE[dtype], chunk=64, write=write)
 
 
 def test_single_precision_holds_over_a_long_sequence():
@@ -165,10 +166,10 @@ def test_hebb_with_decay_forgets_by_its_age():
 def test_repeated_delta_writes_converge_to_least_squares(M):
     keys, values = memories_of(M=M)
     best = LeastSquares().write(keys, values).W.T
-    step = 1.0 if M < keys.shape[1] else 0.005  # a small step, as beyond d_k memories contradict one another
+    step = 1.0 if M < keys.shape[1] else 0.01  # a small step, as beyond d_k memories contradict one another
     one = torch.ones(1, 1, M, dtype=torch.float64)
     S, gaps = None, []
-    for passes in (1, 2000):
+    for passes in (1, 1000):
         for _ in range(passes):
             _, S = chunked(keys[None, None], keys[None, None], values[None, None], step * one, 0 * one, S, chunk=M)
         gaps.append(((S[0, 0] - best).norm() / best.norm()).item())
