@@ -283,7 +283,8 @@ def read(path: str | Path, settings: dict[str, object] | None = None) -> Corpus:
     path = Path(path)
     advice = "delete it, and it will be built again"
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # Opened here: numpy leaves a file that it cannot read open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             meta = json.loads(stored["meta"].tobytes())
             arrays = stored["train"], stored["validation"]
             tokenizer = stored["tokenizer"].tobytes().decode()
