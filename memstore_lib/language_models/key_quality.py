@@ -7,7 +7,7 @@ column                 what it is
 =====================  =====================================================================================
 rank_above_1_percent   how many σ lie above 1 % of the largest: the source's effective rank
 rank_entropy           e^H of p = σ / Σσ: the effective rank of Roy and Vetterli 2007
-mean_abs_cosine        mean |cosine| of two different keys; pairs with a zero key are left out
+mean_abs_cosine        mean absolute cosine of two different keys; a zero key is in no pair
 condition              largest σ over the smallest of min(T, d_k); infinity where that is 0 to rounding
 =====================  =====================================================================================
 

@@ -89,7 +89,7 @@ class ShortConvolution(nn.Module):
         return out
 
 
-class _Mixer(nn.Module):
+class Mixer(nn.Module):
     """What both mixers share: where queries, keys and values come from."""
 
     def __init__(self, d_model: int, heads: int, keys: str, convolutions: tuple[str, ...]) -> None:
@@ -123,7 +123,7 @@ class _Mixer(nn.Module):
 
 
 @final
-class DeltaMixer(_Mixer):
+class DeltaMixer(Mixer):
     """A memory per head under the gated delta rule.
 
     Queries and keys have unit length, and queries are divided by √d_head; β = sigmoid(b(x)) and
@@ -174,7 +174,7 @@ class DeltaMixer(_Mixer):
 
 
 @final
-class AttentionMixer(_Mixer):
+class AttentionMixer(Mixer):
     """Causal softmax attention, with rotary positions.
 
     Args:

@@ -189,7 +189,7 @@ ABLATIONS: dict[str, Factory] = {
 def build(
     name: str, size: Size, *, seed: int | None = None, device: str | torch.device | None = "cpu"
 ) -> LanguageModel:
-    """Build one of :data:`MODELS` or :data:`ABLATIONS`.
+    """Build one of ``MODELS`` or ``ABLATIONS``.
 
     Args:
         name: which one.

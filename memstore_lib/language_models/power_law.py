@@ -30,7 +30,7 @@ class PowerLaw:
 
     @property
     def end(self) -> float:
-        """The loss at the last step: what the source reports of a run."""
+        """The loss at the last step, which is what the source reports of a run."""
         return self(self.last_step)
 
 

@@ -88,7 +88,7 @@ def train(
     """Train one model.
 
     Args:
-        name: one of :data:`memstore_lib.language_models.models.MODELS` or ``ABLATIONS``.
+        name: one of ``memstore_lib.language_models.models.MODELS`` or ``ABLATIONS``.
         settings: size, length and learning rate.
         corpus: what is read.
         seed: draws the parameters and the windows; on a CPU, the same seed gives the same run to the bit.
@@ -162,7 +162,8 @@ class _State:
         matrices = [p for p in self.model.parameters() if p.ndim >= 2]
         others = [p for p in self.model.parameters() if p.ndim < 2]
         groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=settings.rate(name), betas=BETAS)
+        fused = device.type in ("cpu", "cuda")
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.rate(name), betas=BETAS, fused=fused)
         self.step, self.seconds = 0, 0.0
         self.losses: list[float] = []
         self.validation: list[tuple[int, float]] = []
