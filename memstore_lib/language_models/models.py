@@ -134,21 +134,22 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw the parameters: matrices normal with standard deviation 0.02, those before a residual √(2 layers) less.
+        """Draw the parameters: matrices normal, with the variance 1/(3 inputs) of torch's own, embeddings 1/d_model.
+
+        The fixed 0.02 that large models use is too small here: at d_model 128 a transformer then learns far slower.
 
         Args:
             generator: of the device that the parameters are on.
         """
         for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                module.weight.normal_(0, 0.02, generator=generator)
+            if isinstance(module, nn.Linear):
+                module.weight.normal_(0, 1 / math.sqrt(3 * module.in_features), generator=generator)
+            elif isinstance(module, nn.Embedding):
+                module.weight.normal_(0, 1 / math.sqrt(self.size.d_model), generator=generator)
             elif isinstance(module, nn.RMSNorm):
                 module.weight.fill_(1)
             elif hasattr(module, "initialise") and module is not self:
                 module.initialise(generator)
-        for block in self.blocks:
-            for linear in (block.mixer.out, block.mlp.down):
-                linear.weight.div_(math.sqrt(2 * self.size.layers))
 
 
 def _delta(size: Size, **options: object) -> LanguageModel:

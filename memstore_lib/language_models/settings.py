@@ -76,7 +76,7 @@ class Settings:
 SETTINGS = {
     made.name: made
     for made in (
-        # A laptop, or one core of a shared machine: two minutes a run.
+        # A laptop or Binder: a minute or two of one core for each run.
         Settings(
             "small",
             d_model=128,
@@ -84,7 +84,7 @@ SETTINGS = {
             heads=2,
             sequence=1024,
             batch=1,
-            steps=600,
+            steps=500,
             learning_rate=3e-3,
             validation_every=100,
             validation_windows=16,
