@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import builds, pages, speed
+from benchmarks import builds, delta, pages, speed
 
 OUT = builds.ROOT / "_build" / "bench"
 
@@ -17,11 +17,14 @@ OUT = builds.ROOT / "_build" / "bench"
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("speed", "pages", "builds"), help="run one part")
+    parser.add_argument("--only", choices=("speed", "delta", "pages", "builds"), help="run one part")
     only = parser.parse_args().only
     rows: list[tuple[str, str, str]] = []
     if only in (None, "speed"):
         for name, median, low, high in speed.ratios():
+            rows.append(("CPU time", name, f"{median:.1f} × [{low:.1f}, {high:.1f}] over 7 runs"))
+    if only in (None, "delta"):
+        for name, median, low, high in delta.ratios():
             rows.append(("CPU time", name, f"{median:.1f} × [{low:.1f}, {high:.1f}] over 7 runs"))
     if only in (None, "builds"):
         cold, prose, memory = builds.cold_and_prose()

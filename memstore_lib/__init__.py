@@ -12,6 +12,7 @@ Data flows one way: memories -> score -> store -> measure -> claims, with ``theo
 from memstore_lib import (
     claims,
     contracts,
+    delta_rule,
     device,
     measure,
     memories,
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "claims",
     "contracts",
+    "delta_rule",
     "device",
     "measure",
     "memories",
