@@ -43,7 +43,7 @@ class Store(ABC):
 
     @property
     def keys(self) -> torch.Tensor:
-        """Stored keys, (M, d_k). They are no copy. Clone them before an edit in place, which the store notices and refuses.
+        """Stored keys, (M, d_k), no copy. Clone them before an edit in place, which a store notices and refuses.
 
         Raises ValueError while nothing is stored, and after such an edit.
         """
