@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import sysconfig
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 
 from memstore_lib import _checks
+from memstore_lib._files import whole
 
 FORMAT = "memstore corpus 1"
 END_OF_FILE = "<|end of file|>"
@@ -256,21 +256,14 @@ def _write(path: Path, corpus: Corpus) -> None:
         "characters": corpus.characters,
         "checksum": corpus.checksum,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(
-                file,
-                train=corpus.train.numpy().astype(np.uint16),
-                validation=corpus.validation.numpy().astype(np.uint16),
-                tokenizer=np.frombuffer(corpus.tokenizer.encode(), dtype=np.uint8),
-                meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
-            )
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole(path) as file:
+        np.savez_compressed(
+            file,
+            train=corpus.train.numpy().astype(np.uint16),
+            validation=corpus.validation.numpy().astype(np.uint16),
+            tokenizer=np.frombuffer(corpus.tokenizer.encode(), dtype=np.uint8),
+            meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
+        )
 
 
 def read(path: str | Path, settings: dict[str, object] | None = None) -> Corpus:

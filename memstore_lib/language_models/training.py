@@ -12,7 +12,6 @@ import json
 import math
 import multiprocessing
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +22,7 @@ import pandas as pd
 import torch
 
 from memstore_lib import _checks
+from memstore_lib._files import whole
 from memstore_lib.device import one_thread, resolve
 from memstore_lib.language_models.corpus import Corpus, windows
 from memstore_lib.language_models.models import LanguageModel, build, parameters
@@ -224,15 +224,8 @@ class _State:
             "losses": self.losses,
             "validation": self.validation,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                torch.save(kept, file)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with whole(path) as file:
+            torch.save(kept, file)
 
     def restore(self, path: Path) -> None:
         """Go on from a checkpoint.
