@@ -26,6 +26,7 @@ class Store(ABC):
     """A key-value memory. A subclass states ``name`` and ``_weights``; writing and recall are done here."""
 
     name: str
+    ordered = False  # whether what is recalled depends on the order of writing
 
     def __init__(self) -> None:
         self._keys: torch.Tensor | None = None

@@ -511,6 +511,15 @@ def test_each_store_has_a_colour_and_a_shape_of_its_own():
     ]  # fmt: skip
 
 
+def test_what_one_figure_compares_is_told_apart():
+    models = ["Gated DeltaNet", "Gated DeltaNet, shifted keys", "transformer", "transformer, shifted keys"]
+    writes = ["outer product", "least squares", "delta rule", "gated delta rule"]
+    for together in (models, writes, ["no shift", "shifted keys"]):
+        looks = [style.style_of(label) for label in together]
+        assert len({s.shape for s in looks}) == len({s.color for s in looks}) == len(together)
+    assert not style.known("my own store")
+
+
 def test_a_store_keeps_its_look_whatever_else_is_drawn():
     alone = figures.curves(curve_table()[lambda t: t["store"] == "least squares"], description=WORDS)
     both = FORMS["curves"]()

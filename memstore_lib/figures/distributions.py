@@ -55,7 +55,7 @@ def dots(
     drawn = rows.assign(y=[_ROW * labels.index(v) + 36 for v in rows["label"]])
     x = {"field": "value", "type": "quantitative", "title": x_title, **scale}
     y = {"field": "y", "type": "quantitative", "scale": None}
-    known = [style.style_of(v) if v in style.STORE_STYLES else None for v in labels]
+    known = [style.style_of(v) if style.known(v) else None for v in labels]
     look = {
         "color": [s.color if s else style.INK for s in known],
         "shape": [s.shape if s else "circle" for s in known],
@@ -175,7 +175,7 @@ def histogram(
         "scale": {"domain": [0, float(top) * 1.05]},
         "axis": {"tickCount": 4},
     }
-    colors = [style.style_of(s).color if s in style.STORE_STYLES else _SERIES[i] for i, s in enumerate(series)]
+    colors = [style.style_of(s).color if style.known(s) else _SERIES[i] for i, s in enumerate(series)]
     layers = [
         layer
         for i, s in enumerate(series)

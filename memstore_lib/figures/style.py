@@ -68,6 +68,18 @@ STORE_STYLES: dict[str, Style] = {
     "softmax": Style("var(--ms-softmax, #69707b)", "star"),
 }
 
+# What the aside on shifted keys compares, in hues of stores that it does not draw beside them.
+OTHER_STYLES: dict[str, Style] = {
+    "delta rule": Style(STORE_STYLES["ReLU"].color, "hourglass"),
+    "gated delta rule": Style(STORE_STYLES["ReLU³"].color, "wedge"),
+    "no shift": Style(STORE_STYLES["outer product"].color, "x"),
+    "shifted keys": Style(STORE_STYLES["least squares"].color, "pentagon"),
+    "Gated DeltaNet": Style(STORE_STYLES["outer product"].color, "hexagon"),
+    "Gated DeltaNet, shifted keys": Style(STORE_STYLES["least squares"].color, "pentagon"),
+    "transformer": STORE_STYLES["softmax"],
+    "transformer, shifted keys": Style(STORE_STYLES["ReLU²"].color, "x"),
+}
+
 # For stores that are not the book's own. Shapes first: the colours of a fourteenth store cannot all be told apart.
 _SPARE = [
     Style("var(--ms-spare-1, #4d7cc7)", "x"),
@@ -79,6 +91,11 @@ _SPARE = [
 _given: dict[str, Style] = {}
 
 
+def known(label: str) -> bool:
+    """Whether a label is one of the book's own."""
+    return label in STORE_STYLES or label in OTHER_STYLES
+
+
 def style_of(label: str) -> Style:
     """The style of a store, by its label.
 
@@ -86,8 +103,8 @@ def style_of(label: str) -> Style:
     the same on every page whatever else is drawn there. Only when that one is taken already (in this process)
     does it move on to the next free one.
     """
-    if label in STORE_STYLES:
-        return STORE_STYLES[label]
+    if known(label):
+        return STORE_STYLES.get(label) or OTHER_STYLES[label]
     if label not in _given:
         start = crc32(label.encode()) % len(_SPARE)
         order = _SPARE[start:] + _SPARE[:start]
