@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import torch
 
 from memstore_lib.language_models import power_law, settings, training
 from memstore_lib.language_models.corpus import Corpus
 from memstore_lib.language_models.models import MODELS
+from memstore_lib.language_models.runs import checkpoint_path, train_all
 from memstore_lib.language_models.settings import SETTINGS, Settings
-from memstore_lib.language_models.training import CheckpointError, checkpoint_path, schedule, train, train_all
+from memstore_lib.language_models.training import CheckpointError, schedule, train
 
 TINY = Settings(
     "tiny",
@@ -204,9 +211,43 @@ def test_several_runs_in_processes_are_the_runs_of_one(tmp_path, monkeypatch, wo
     runs = train_all(names, TINY, made_up(), **options)
     assert list(runs) == [(name, seed) for name in names for seed in seeds]
     same(runs[GDN, 3], run(seed=3))
-    assert sorted(tmp_path.iterdir()) == sorted(checkpoint_path(tmp_path, name, TINY, seed) for name, seed in runs)
+    assert sorted(tmp_path.iterdir()) == sorted(
+        checkpoint_path(tmp_path, name, TINY, made_up(), seed) for name, seed in runs
+    )
     interrupt(monkeypatch, at=0)
     same(runs[GDN, 3], train_all(names, TINY, made_up(), **options | {"workers": 1})[GDN, 3])
+
+
+STOPPED = """
+import dataclasses, sys
+from memstore_lib.language_models.runs import train_all
+from tests.test_training import GDN, TINY, made_up
+
+if __name__ == "__main__":
+    endless = dataclasses.replace(TINY, steps=10**7)
+    train_all([GDN], endless, made_up(), seeds=(0, 1), folder=sys.argv[1], device="cpu", workers=2, progress=False)
+"""
+
+
+def children(pid: int) -> list[psutil.Process]:
+    return [child for child in psutil.Process(pid).children(recursive=True) if "spawn_main" in str(child.cmdline())]
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    started = subprocess.Popen([sys.executable, str(script), str(tmp_path / "runs")], env=environment)
+    try:
+        deadline = time.monotonic() + 60
+        while len(workers := children(started.pid)) < 2 or sum(w.cpu_times().user for w in workers) < 8:
+            assert time.monotonic() < deadline
+            assert started.poll() is None
+            time.sleep(0.2)
+    finally:
+        started.kill()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
 
 
 @pytest.mark.parametrize(("names", "seeds", "words"), [([GDN], [], "got 1 and 0"), ([], [0], "got 0 and 1")])

@@ -43,6 +43,7 @@ REDIRECT = """\
 def calm_kernels(app: Sphinx, config: Config) -> None:
     """Give each chapter's kernel one thread: its matrices are small, and threads would mostly wait for one another."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MEMSTORE_BUILD", "1")  # nobody watches a progress bar
 
 
 def name_the_site(app: Sphinx, config: Config) -> None:

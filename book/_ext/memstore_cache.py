@@ -32,6 +32,7 @@ DISTRIBUTIONS = (
     "vl-convert-python",
     "myst-nb",
     "pillow",
+    "tokenizers",
     "noto-cjk-sans-jp-regular",
 )
 
@@ -41,20 +42,21 @@ def _files(library: Path, root: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(library.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path.relative_to(library.parent).as_posix(), path
-    for path in (root / "requirements.lock", root / "book" / "claims.yml"):
+    for path in (root / "requirements.lock", root / "book" / "claims.yml", *sorted((root / "book").glob("data/*"))):
         if path.is_file():
             yield path.relative_to(root).as_posix(), path
 
 
 def _library_and_device() -> tuple[Path, str]:
-    """Return where the library that the cells import lies, and the device that they compute on."""
+    """Return where the library that the cells import lies, and the device and training setting that they use."""
     try:
         import memstore_lib
         from memstore_lib.device import default_device
+        from memstore_lib.language_models.settings import choose
     except ImportError as error:
         raise ConfigError(f"the book needs the package memstore_lib (pip install -e .): {error}") from error
     try:
-        return Path(memstore_lib.__file__).parent, str(default_device())
+        return Path(memstore_lib.__file__).parent, f"{default_device()} {choose().name}"
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Training one model, so that a run can be stopped, resumed and repeated; and several, two at a time.
+"""Training one model, so that a run can be stopped, resumed and repeated.
 
 AdamW (0.9, 0.95) with weight decay 0.1 on matrices, gradients clipped to length 1, a linear warm-up over 5 % of the
 steps and a cosine down to 10 % of the peak.
@@ -6,15 +6,15 @@ steps and a cosine down to 10 % of the peak.
 
 from __future__ import annotations
 
-import dataclasses
+import ast
+import functools
 import hashlib
 import json
 import math
-import multiprocessing
 import os
+import sys
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +23,14 @@ import torch
 
 from memstore_lib import _checks
 from memstore_lib._files import whole
-from memstore_lib.device import one_thread, resolve
+from memstore_lib.device import resolve
 from memstore_lib.language_models.corpus import Corpus, windows
 from memstore_lib.language_models.models import LanguageModel, build, parameters
 from memstore_lib.language_models.settings import Settings
 
 WARM_UP, FLOOR, WEIGHT_DECAY, BETAS, CLIP = 0.05, 0.1, 0.1, (0.9, 0.95), 1.0
 FORMAT = "memstore training 1"
+BUILD_VARIABLE = "MEMSTORE_BUILD"  # set while a build executes the chapters: a bar would be printed into the page
 LOOK_EVERY = 50  # steps between two looks at the losses: on a GPU each look waits for the device
 VALIDATION_SEED = 20_240_901  # the same windows for every model and seed
 
@@ -74,6 +75,22 @@ def schedule(step: int, steps: int) -> float:
     return FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
+def identity(name: str, settings: Settings, corpus: Corpus, seed: int) -> str:
+    """Return what makes a run this run and no other: model, settings, seed, corpus, torch, and the code that trains."""
+    known = {"format": FORMAT, "model": name, "seed": seed, "corpus": corpus.checksum}
+    known |= {"torch": torch.__version__, "code": _code()}
+    return json.dumps(known | settings.run(name), sort_keys=True)
+
+
+@functools.cache
+def _code() -> str:
+    """Return a hash of the code that a run depends on; comments and layout do not count."""
+    here = Path(__file__).parent
+    files = [here.parent / "delta_rule.py", *(here / f"{name}.py" for name in ("mixers", "models", "training"))]
+    trees = [ast.dump(ast.parse(file.read_text(encoding="utf-8"))) for file in files]
+    return hashlib.sha256("".join(trees).encode()).hexdigest()[:16]
+
+
 def train(
     name: str,
     settings: Settings,
@@ -95,7 +112,7 @@ def train(
         device: as for :func:`memstore_lib.device.resolve`.
         checkpoint: a file to resume from, if it is there, and to write to. A finished run is read from it.
         checkpoint_every: steps between two writes; the end is always written.
-        progress: whether to show a bar; None shows one on a terminal.
+        progress: whether to show a bar; None shows one on a terminal and in a notebook, but not in a build's pages.
 
     Raises:
         ValueError: an unknown model, a seed below 0, a vocabulary that is not the corpus's, a corpus too small for one
@@ -114,7 +131,9 @@ def train(
     held_out = windows(corpus.validation, settings.validation_windows, settings.sequence, generator=_validation_draw())
     if state.step < settings.steps:
         windows(corpus.train, 1, settings.sequence, generator=_validation_draw())  # too small shows before any step
-    for _ in _bar(range(state.step, settings.steps), f"{name}, seed {seed}", state.step, settings.steps, progress):
+    for _ in progress_bar(
+        range(state.step, settings.steps), f"{name}, seed {seed}", state.step, settings.steps, progress
+    ):
         start = time.perf_counter()
         state.advance()
         state.seconds += time.perf_counter() - start
@@ -132,14 +151,21 @@ def _validation_draw() -> torch.Generator:
     return torch.Generator().manual_seed(VALIDATION_SEED)
 
 
-def _bar(items: Iterable, what: str, first: int, total: int, progress: bool | None) -> Iterable:
-    """Wrap steps or runs in a progress bar; None leaves it to tqdm, which shows none where nobody watches."""
-    if progress is False:
+def progress_bar(items: Iterable, what: str, first: int, total: int, progress: bool | None) -> Iterable:
+    """Wrap steps or runs in a progress bar; None shows one where somebody may be watching."""
+    if not (_watched() if progress is None else progress):
         return items
     from tqdm import tqdm
 
-    hidden = None if progress is None else not progress
-    return tqdm(items, desc=what, initial=first, total=total, disable=hidden)
+    return tqdm(items, desc=what, initial=first, total=total)
+
+
+def _watched() -> bool:
+    """Whether this is a terminal or a notebook that is not being executed by a build of the book."""
+    if os.environ.get(BUILD_VARIABLE):
+        return False
+    application = getattr(sys.modules.get("ipykernel.kernelapp"), "IPKernelApp", None)
+    return sys.stderr.isatty() or (application is not None and application.initialized())
 
 
 @torch.no_grad()
@@ -156,6 +182,7 @@ class _State:
 
     def __init__(self, name: str, settings: Settings, corpus: Corpus, seed: int, device: torch.device) -> None:
         self.name, self.settings, self.corpus, self.seed, self.device = name, settings, corpus, seed, device
+        self.identity = identity(name, settings, corpus, seed)
         self.model = build(name, settings.size(name), seed=seed, device=device)
         # Windows are drawn on the CPU, from a stream of their own: every model of one seed reads the same text.
         self.draw = torch.Generator().manual_seed(seed + 1_000_003)
@@ -168,15 +195,6 @@ class _State:
         self.losses: list[float] = []
         self.validation: list[tuple[int, float]] = []
         self._unseen: list[torch.Tensor] = []
-
-    @property
-    def identity(self) -> str:
-        """What makes this run this run and no other."""
-        known = dataclasses.asdict(self.settings) | {"learning_rate": self.settings.rate(self.name), "rates": {}}
-        return json.dumps(
-            {"format": FORMAT, "model": self.name, "seed": self.seed, "corpus": self.corpus.checksum, **known},
-            sort_keys=True,
-        )
 
     def advance(self) -> None:
         """Do one step."""
@@ -263,76 +281,3 @@ class _State:
             }
         )
         return Run(self.model.cpu().eval(), history, self.seconds, parameters(self.model))
-
-
-def checkpoint_path(folder: str | Path, name: str, settings: Settings, seed: int) -> Path:
-    """Return where :func:`train_all` keeps a run: its name tells settings, model and seed."""
-    known = json.dumps(dataclasses.asdict(settings), sort_keys=True)
-    key = hashlib.sha256(f"{known} {name}".encode()).hexdigest()[:8]
-    return Path(folder) / f"{settings.name}-{name.replace(', ', '-').replace(' ', '_')}-seed{seed}-{key}.pt"
-
-
-def train_all(
-    names: Sequence[str],
-    settings: Settings,
-    corpus: Corpus,
-    *,
-    seeds: Iterable[int],
-    folder: str | Path,
-    device: str | torch.device | None = None,
-    workers: int | None = None,
-    progress: bool | None = None,
-) -> dict[tuple[str, int], Run]:
-    """Train several models with several seeds, or read those that are already trained.
-
-    On a CPU each run has a process and one thread of its own, which is faster than one run with two threads; elsewhere
-    runs follow one another in this process.
-
-    Args:
-        names, seeds: every model is trained with every seed.
-        settings, corpus: of all of them.
-        folder: where checkpoints are kept. A second call with the same arguments trains nothing.
-        device: as for :func:`memstore_lib.device.resolve`.
-        workers: processes; None takes one for each of the machine's cores that this process may use, up to 4.
-        progress: whether to show a bar of finished runs; None shows one on a terminal.
-
-    Returns:
-        Runs by (model, seed), models first.
-
-    Raises:
-        ValueError, CheckpointError, FloatingPointError: as :func:`train`.
-    """
-    device = resolve(device)
-    known = [_checks.integer("seeds", seed, minimum=0) for seed in seeds]
-    jobs = [(name, seed) for name in names for seed in known]
-    if not jobs:
-        raise ValueError(f"names and seeds must hold at least one each, got {len(list(names))} and {len(known)}")
-    paths = {job: checkpoint_path(folder, job[0], settings, job[1]) for job in jobs}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = _checks.integer("workers", workers) if workers is not None else min(4, cores)
-    if device.type == "cpu" and workers > 1 and len(jobs) > 1:
-        # Spawned, not forked: a copy of a process that has threads may hang.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
-            # As arrays: tensors would travel through shared memory, of which containers have little.
-            packed = dataclasses.replace(corpus, train=corpus.train.numpy(), validation=corpus.validation.numpy())
-            waiting = [pool.submit(_work, job, settings, packed, paths[job]) for job in jobs]
-            for future in _bar(waiting, f"{settings.name} runs", 0, len(jobs), progress):
-                future.result()
-    with one_thread():
-        return {job: train(job[0], settings, corpus, seed=job[1], device=device, checkpoint=paths[job]) for job in jobs}
-
-
-def _work(job: tuple[str, int], settings: Settings, packed: Corpus, path: Path) -> None:
-    """Train in a process of its own; the checkpoint brings the run back."""
-    torch.set_num_threads(1)
-    tokens = {name: torch.from_numpy(getattr(packed, name)) for name in ("train", "validation")}
-    train(
-        job[0],
-        settings,
-        dataclasses.replace(packed, **tokens),
-        seed=job[1],
-        device="cpu",
-        checkpoint=path,
-        progress=False,
-    )
