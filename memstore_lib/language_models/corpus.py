@@ -27,6 +27,7 @@ FORMAT = "memstore corpus 1"
 END_OF_FILE = "<|end of file|>"
 BYTES = 256
 LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
+NOT_CODE = {"pydoc_data", "encodings"}  # a manual in one string, and tables: large enough to be most of what validates
 MACHINE_MADE = ("_sysconfigdata", "config-")  # differ from machine to machine
 
 
@@ -101,7 +102,7 @@ def default_folder() -> Path:
 
 
 def standard_library() -> list[Path]:
-    """Return the standard library's .py files without its tests, in a fixed order."""
+    """Return the standard library's .py files in a fixed order, without tests, manual and encoding tables."""
     return _python_files(Path(sysconfig.get_path("stdlib")))
 
 
@@ -114,7 +115,7 @@ def installed_packages() -> list[Path]:
 def _python_files(root: Path) -> list[Path]:
     found = []
     for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if name not in LEFT_OUT and not name.startswith(MACHINE_MADE)]
+        names[:] = [name for name in names if name not in LEFT_OUT | NOT_CODE and not name.startswith(MACHINE_MADE)]
         found += [Path(folder) / f for f in files if f.endswith(".py") and not f.startswith(MACHINE_MADE)]
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 

@@ -103,13 +103,13 @@ SETTINGS = {
         # Long enough for the two transformers to cross.
         Settings(
             "medium",
-            d_model=64,
-            layers=3,
-            heads=2,
+            d_model=128,
+            layers=4,
+            heads=4,
             sequence=512,
-            batch=4,
+            batch=2,
             steps=4000,
-            learning_rate=4e-3,
+            learning_rate=2e-3,
             validation_every=200,
             validation_windows=64,
         ),
