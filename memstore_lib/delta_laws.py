@@ -7,11 +7,11 @@
     c   e^{2g}: the share of all energy that one decay leaves
 
 A query q = k_j goes through the later writes first, newest to oldest: y ← e^g (I - β k kᵀ) y. With A = E(y·q)² and
-B = E|y|², both 1 at n = 0, one more write gives
+B = E‖y‖², both 1 at n = 0, one more write gives
 
     A ← c [A (1 - 2β/d + 2β²/(d(d+2))) + B β²/(d(d+2))]        B ← c (1 - a) B
 
-since E(u·k)²(w·k)² = (|u|²|w|² + 2(u·w)²)/(d(d+2)) for a random unit k. The signal's energy is β²A. Each later memory
+since E(u·k)²(w·k)² = (‖u‖²‖w‖² + 2(u·w)²)/(d(d+2)) for a random unit k. The signal's energy is β²A. Each later memory
 adds β²B/d to the interference. Its own write leaves B - (2β - β²)A, of which each older memory gets a share β²/d.
 Nothing is approximated: the laws hold for every d, M, β and g.
 """

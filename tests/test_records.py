@@ -89,7 +89,7 @@ def test_the_window_of_a_fit_is_the_sources_share_of_a_run():
 
 def test_the_books_record_is_of_the_books_settings():
     record = records.published(SETTINGS["medium"])
-    assert set(record.runs["model"]) == set(MODELS)
+    assert set(record.runs["model"]) >= {"transformer", "transformer, shifted keys"}
     assert record.history["step"].max() == SETTINGS["medium"].steps
     assert records.published(TINY) is None
 
