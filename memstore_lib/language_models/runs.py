@@ -58,7 +58,8 @@ def train_all(
             trains nothing.
         device: as for :func:`memstore_lib.device.resolve`.
         workers: processes; None takes one for each of the machine's cores that this process may use, up to 4.
-        progress: whether to show a bar of finished runs; None as for :func:`~memstore_lib.language_models.training.train`.
+        progress: whether to show a bar of finished runs; None as for
+            :func:`~memstore_lib.language_models.training.train`.
 
     Returns:
         Runs by (model, seed), models first.
