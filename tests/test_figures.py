@@ -514,7 +514,8 @@ def test_each_store_has_a_colour_and_a_shape_of_its_own():
 def test_what_one_figure_compares_is_told_apart():
     models = ["Gated DeltaNet", "Gated DeltaNet, shifted keys", "transformer", "transformer, shifted keys"]
     writes = ["outer product", "least squares", "delta rule", "gated delta rule"]
-    for together in (models, writes, ["no shift", "shifted keys"]):
+    fading = ["outer product", "delta rule", "gated delta rule", "fading outer product"]
+    for together in (models, writes, fading, ["no shift", "shifted keys"]):
         looks = [style.style_of(label) for label in together]
         assert len({s.shape for s in looks}) == len({s.color for s in looks}) == len(together)
     assert not style.known("my own store")

@@ -72,6 +72,7 @@ STORE_STYLES: dict[str, Style] = {
 OTHER_STYLES: dict[str, Style] = {
     "delta rule": Style(STORE_STYLES["ReLU"].color, "hourglass"),
     "gated delta rule": Style(STORE_STYLES["ReLU³"].color, "wedge"),
+    "fading outer product": Style(STORE_STYLES["least squares"].color, "x"),
     "no shift": Style(STORE_STYLES["outer product"].color, "x"),
     "shifted keys": Style(STORE_STYLES["least squares"].color, "pentagon"),
     "Gated DeltaNet": Style(STORE_STYLES["outer product"].color, "hexagon"),
