@@ -246,6 +246,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
             time.sleep(0.2)
     finally:
         started.kill()
+        started.wait()  # as an unwaited process is a warning, and a warning an error
     _, alive = psutil.wait_procs(workers, timeout=20)
     assert not alive
 
