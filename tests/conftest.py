@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
 
 from tests import browser as browsers
 from tests import site_tools
 
 SUB_PATH = "/a/path/of/its/own/"
+HUNG_S = 240  # of one test; the slowest takes some 20 s on two slow cores
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Repeat a test whose browser was killed for hanging: once, and the closing lines count it."""
+    for item in items:
+        if "chromium" in item.fixturenames:
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=["TargetClosedError"]))
 
 
 def _need(condition: bool, reason: str) -> None:
@@ -29,7 +36,7 @@ def site():
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator[site_tools.Chromium]:
     """A browser for all tests."""
     path = browsers.find()
     _need(path is not None, browsers.MISSING)
@@ -42,3 +49,13 @@ def addresses(site) -> Iterator[dict[str, str]]:
     """Where the built book is to be had: at a host's root, under a path, and as files."""
     with site_tools.served(site) as root, site_tools.served(site, SUB_PATH) as below:
         yield {"root": root, "sub-path": below, "file": site.resolve().as_uri() + "/"}
+
+
+@pytest.fixture(autouse=True)
+def watchdog(request) -> Iterator[None]:
+    """Kill a browser that hangs."""
+    if "chromium" not in request.fixturenames:
+        yield
+        return
+    with request.getfixturevalue("chromium").watched(HUNG_S):
+        yield

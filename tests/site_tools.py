@@ -6,7 +6,7 @@ import gzip
 import statistics
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import psutil
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, Response, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, Response, sync_playwright
 
 from tests.sources import ROOT
 
@@ -36,11 +37,55 @@ FLAGS = [
 ]
 
 
+class Chromium:
+    """A Chromium that can be killed from another thread when it hangs, and is started again at the next use.
+
+    Playwright bounds most waits but not the scripts that a page runs: on a small machine one of them once kept a test
+    waiting for an hour. Killing the browser ends that wait with an error.
+    """
+
+    def __init__(self, playwright: Playwright, path: str) -> None:
+        self._launch = partial(playwright.chromium.launch, executable_path=path, args=FLAGS)
+        self._browser = self._launch()
+
+    def new_context(self, **options: Any) -> BrowserContext:
+        """Return a new context, as :meth:`playwright.sync_api.Browser.new_context`."""
+        if not self._browser.is_connected():
+            self._browser = self._launch()
+        return self._browser.new_context(**options)
+
+    def new_page(self, **options: Any) -> Page:
+        """Return a page in a context of its own."""
+        return self.new_context(**options).new_page()
+
+    def kill(self) -> None:
+        """End the browser's processes, whatever they are doing."""
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if "chrom" in process.name().lower():
+                    process.kill()
+
+    @contextmanager
+    def watched(self, seconds: float) -> Iterator[None]:
+        """Kill the browser when the block takes longer than so many seconds."""
+        watchdog = threading.Timer(seconds, self.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+
+    def close(self) -> None:
+        """Close the browser."""
+        self._browser.close()
+
+
 @contextmanager
-def chromium(path: str) -> Iterator[Browser]:
+def chromium(path: str) -> Iterator[Chromium]:
     """Start a Chromium."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = Chromium(playwright, path)
         try:
             yield browser
         finally:
@@ -117,7 +162,7 @@ class Visit:
 
 
 @contextmanager
-def visit(browser: Browser, url: str, *, width: int = 1280, theme: str = "light") -> Iterator[Visit]:
+def visit(browser: Chromium, url: str, *, width: int = 1280, theme: str = "light") -> Iterator[Visit]:
     """Open an address in a window of its own, unfold and scroll through the page, and wait until all is drawn."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
@@ -137,7 +182,11 @@ UNFOLD = """() => {
 }"""
 
 SCROLL = """async () => {
-  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 15)));
+  // A browser that has stopped drawing calls no frame: then a second has to do.
+  const frame = () => new Promise((done) => {
+    requestAnimationFrame(() => setTimeout(done, 15));
+    setTimeout(done, 1000);
+  });
   for (let y = 0; y < document.scrollingElement.scrollHeight; y += innerHeight) {
     scrollTo(0, y);
     await frame();
