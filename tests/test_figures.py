@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 import vl_convert
 from altair.utils._importers import vl_version_for_vl_convert
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memstore_lib import figures
 from memstore_lib.figures import Figure, rendering, style
@@ -609,10 +611,26 @@ def test_ticks_are_numbers_that_people_read():
     assert style.log_ticks(0.09, 8.3) == [0.1, 0.3, 1, 3]
     assert style.log_ticks(0.5, 4) == [0.5, 1, 2]
     assert 2**20 in style.log_ticks(16, 2**20)
+    assert style.log_ticks(2.8, 4.4) == [3.0, 3.5, 4.0]
     million = curve_table().replace({"M": {1024: 2**20}})
     said = words(draw(figures.curves(million, description=WORDS)))
     assert "1 million" in said
     assert "1,024" in said
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.001, 1e6))
+def test_every_log_axis_has_a_few_ticks_within_its_ends(low, factor):
+    ticks = style.log_ticks(low, low * factor)
+    assert 2 <= len(ticks) <= 8
+    assert all(low * (1 - 1e-6) <= tick <= low * factor * (1 + 1e-6) for tick in ticks)
+
+
+def test_a_dashed_line_can_be_something_else_than_a_rule_of_thumb():
+    table = curve_table().assign(kind="rule", low=np.nan, high=np.nan)
+    assert "rule of thumb" in figures.curves(table, description=WORDS).html()
+    fitted = figures.curves(table, description=WORDS, rule="fitted power law").html()
+    assert "fitted power law" in fitted
+    assert "rule of thumb" not in fitted
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,14 @@ def test_several_runs_in_processes_are_the_runs_of_one(tmp_path, monkeypatch, wo
     same(runs[GDN, 3], train_all(names, TINY, made_up(), **options | {"workers": 1})[GDN, 3])
 
 
+def test_finished_runs_start_no_process(tmp_path, monkeypatch):
+    options = {"seeds": (0, 1), "folder": tmp_path, "device": "cpu", "workers": 2, "progress": False}
+    first = train_all([GDN], TINY, made_up(), **options)
+    monkeypatch.setattr("memstore_lib.language_models.runs.ProcessPoolExecutor", None)
+    interrupt(monkeypatch, at=0)
+    same(first[GDN, 1], train_all([GDN], TINY, made_up(), **options)[GDN, 1])
+
+
 STOPPED = """
 import dataclasses, sys
 from memstore_lib.language_models.runs import train_all

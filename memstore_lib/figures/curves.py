@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from . import style
-from .figure import Figure, legend
+from .figure import RULE, Figure, legend
 from .inputs import (
     check_choices,
     check_intervals,
@@ -39,6 +39,7 @@ def curves(
     floor: float | None = None,
     interval: str = "95 % interval",
     law: str = "exact law",
+    rule: str = RULE,
     height: int = 320,
 ) -> Figure:
     """Draw ``value`` against a column for each store: dots measured, solid lines exact laws, dashed rules of thumb.
@@ -62,9 +63,8 @@ def curves(
     floor : float, optional
         Values below it, zeros included, are drawn on the lower edge, whose tick then says "≤ floor". This is how a
         store without interference gets onto a log axis.
-
-    law : str
-        What the solid line is, where it is not an exact law.
+    law, rule : str
+        What solid and dashed lines are, where they are not the exact law and the source's rule of thumb.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def curves(
         {"height": height, "data": {"values": records(drawn, names)}, "params": params, "layer": layers},
         data=rows.drop(columns=[c for c in ("low", "high") if rows[c].isna().all()]),
         description=description,
-        legend=legend(stores, list(kinds), interval=interval if with_intervals else "", law=law),
+        legend=legend(stores, list(kinds), interval=interval if with_intervals else "", law=law, rule=rule),
         controls=controls,
         live="slider_value" if slider else None,
     )

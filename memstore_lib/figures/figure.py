@@ -164,19 +164,24 @@ def _cell(value: object) -> str:
     return escape(str(value))
 
 
+RULE = "the source’s rule of thumb"
+
+
 def legend(
     stores: list[str],
     kinds: list[str] | None = None,
     *,
     interval: str = "95 % interval",
     law: str = "exact law",
+    rule: str = RULE,
     upright: bool = False,
     extra: list[tuple[str, str]] | None = None,
 ) -> str:
-    """A legend in HTML, above the chart: it wraps on a phone and uses the page's font. ``law`` names the solid line.
+    """A legend in HTML, above the chart: it wraps on a phone and uses the page's font.
 
     ``stores`` are labels with their point and colour, ``kinds`` those of "measured", "law", "rule" that are drawn,
-    the latter two as ``upright`` strokes or level lines, ``extra`` further (picture, words) pairs of HTML.
+    the latter two as ``upright`` strokes or level lines that ``law`` and ``rule`` name, ``extra`` further (picture,
+    words) pairs of HTML.
     """
     line = '<svg aria-hidden="true" width="26" height="12"><path d="M0,6H26" stroke="{c}" stroke-width="2"{d}/></svg>'
     if upright:
@@ -190,7 +195,7 @@ def legend(
             f"measured, {interval}" if interval else "measured",
         ),
         "law": (line.replace("{d}", ""), escape(law)),
-        "rule": (line.replace("{d}", ' stroke-dasharray="5 3"'), "the source’s rule of thumb"),
+        "rule": (line.replace("{d}", ' stroke-dasharray="5 3"'), escape(rule)),
     }
     items = [*(extra or []), *((style.icon(s), escape(s)) for s in stores)]
     items += [(pictures[k][0].replace("{c}", style.INK), pictures[k][1]) for k in pictures if k in (kinds or [])]

@@ -151,7 +151,8 @@ def config() -> dict:
 def log_ticks(low: float, high: float, *, at_most: int = 7) -> list[float]:
     """Tick values between two positive numbers that people read: powers of two for counts, else 1, 2, 5 or decades.
 
-    Powers of two are taken when both ends are integers ≥ 1, at least a factor of 4 apart and not powers of ten.
+    Powers of two are taken when both ends are integers ≥ 1, at least a factor of 4 apart and not powers of ten. Where
+    fewer than two of these fall between the ends, as between 2.8 and 4.4, the ticks are evenly spaced round numbers.
     """
     powers_of_ten = all(math.isclose(math.log10(v), round(math.log10(v)), abs_tol=1e-9) for v in (low, high))
     if float(low).is_integer() and float(high).is_integer() and low >= 1 and high / low >= 4 and not powers_of_ten:
@@ -163,7 +164,15 @@ def log_ticks(low: float, high: float, *, at_most: int = 7) -> list[float]:
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = max(1, math.ceil(decades / (at_most - 1)))
     values = [s * 10.0**e for e in exponents[::every] for s in steps]
-    return [float(f"{v:.12g}") for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+    inside = [float(f"{v:.12g}") for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+    return inside if len(inside) >= 2 else _even_ticks(low, high, at_most)
+
+
+def _even_ticks(low: float, high: float, at_most: int) -> list[float]:
+    """Evenly spaced round numbers between two that lie close together."""
+    unit = 10.0 ** math.floor(math.log10((high - low) / at_most))
+    step = next(s * unit for s in (1, 2, 5, 10, 20) if (high - low) / (s * unit) < at_most)
+    return [float(f"{k * step:.12g}") for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 # 0.01, 16, 1,024, "1 million": written out, as long as that is shorter than counting zeros.

@@ -76,16 +76,17 @@ def train_all(
     paths = {job: checkpoint_path(folder, job[0], settings, corpus, job[1]) for job in jobs}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = _checks.integer("workers", workers) if workers is not None else min(4, cores)
-    spread = device.type == "cpu" and workers > 1 and len(jobs) > 1
+    unfinished = [job for job in jobs if not _finished(paths[job], settings)]
+    spread = device.type == "cpu" and workers > 1 and len(unfinished) > 1
     quiet = {"progress": False if spread else progress}
     if spread:
         # Spawned, not forked: a copy of a process that has threads may hang.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
+        with ProcessPoolExecutor(min(workers, len(unfinished)), mp_context=context) as pool:
             # As arrays: tensors would travel through shared memory, of which containers have little.
             packed = dataclasses.replace(corpus, train=corpus.train.numpy(), validation=corpus.validation.numpy())
-            waiting = [pool.submit(_work, job, settings, packed, paths[job]) for job in jobs]
-            for future in progress_bar(waiting, f"{settings.name} runs", 0, len(jobs), progress):
+            waiting = [pool.submit(_work, job, settings, packed, paths[job]) for job in unfinished]
+            for future in progress_bar(waiting, f"{settings.name} runs", 0, len(waiting), progress):
                 future.result()
     found = {}
     with one_thread():
@@ -93,6 +94,14 @@ def train_all(
             found[job] = train(job[0], settings, corpus, seed=job[1], device=device, checkpoint=paths[job], **quiet)
             _prune(paths[job])
     return found
+
+
+def _finished(path: Path, settings: Settings) -> bool:
+    """Return whether a checkpoint holds a whole run; what is wrong with a bad one :func:`train` will say."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)["step"] >= settings.steps
+    except Exception:  # not there, or damaged, which can raise nearly anything
+        return False
 
 
 def _prune(path: Path) -> None:
