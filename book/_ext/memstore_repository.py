@@ -19,6 +19,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ConfigError
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
 SITE_VARIABLE = "MEMSTORE_SITE_URL"
 FORGES = ("github", "gitlab", "bitbucket")  # whose pages for editing a file and for reporting an issue are known
@@ -207,13 +208,18 @@ def place(app: Sphinx, config: Config) -> None:
     config.html_baseurl = published_at(found, config.html_baseurl)
 
 
-def follow(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+class Follow(SphinxPostTransform):
     """Have links in the text that name the repository of ``_config.yml`` lead to this copy's repository."""
-    upstream, here = app.config.memstore_upstream, app.config.html_theme_options["repository_url"]
-    for link in doctree.findall(nodes.reference):
-        rest = link.get("refuri", "").removeprefix(upstream)
-        if rest != link.get("refuri", "") and rest[:1] in {"", "/", "#", "?"}:
-            link["refuri"] = here + rest
+
+    default_priority = 700  # before the links are collected that `make links` follows
+
+    def run(self, **kwargs: Any) -> None:
+        """Rewrite the links of one page."""
+        upstream, here = self.config.memstore_upstream, self.config.html_theme_options["repository_url"]
+        for link in self.document.findall(nodes.reference):
+            rest = link.get("refuri", "").removeprefix(upstream)
+            if rest != link.get("refuri", "") and rest[:1] in {"", "/", "#", "?"}:
+                link["refuri"] = here + rest
 
 
 def mend_binder(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object) -> None:
@@ -231,5 +237,5 @@ def setup(app: Sphinx) -> None:
     """Connect the repository to Sphinx."""
     app.add_config_value("memstore_upstream", "", "html")
     app.connect("config-inited", place)
-    app.connect("doctree-resolved", follow)
+    app.add_post_transform(Follow)
     app.connect("html-page-context", mend_binder, priority=510)  # after the theme has made its buttons
