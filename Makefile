@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
             $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check bench serve clean browser
+.PHONY: help book test check bench links serve clean browser
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ check: $(STAMP) ## Lint, formatting and the fast tests
 
 bench: $(STAMP) ## Measure speed, as ratios within one run
 	$(BIN)/python -m benchmarks
+
+# Sphinx writes what it found among the pages, where it does not belong.
+links: $(STAMP) ## Follow every link that leads out of the book
+	@$(BIN)/jupyter-book build . --builder linkcheck; found=$$?; \
+	  mkdir -p _build/links; mv $(SITE)/output.txt $(SITE)/output.json _build/links/; exit $$found
 
 serve: $(STAMP) ## Serve the built site on this machine
 	@test -f $(SITE)/index.html || { echo "There is no site yet: run make book first." >&2; exit 1; }

@@ -126,17 +126,23 @@ def _claim(row: object, place: str) -> Claim:
 
 
 def find() -> Path:
-    """Return the book's ledger: ``claims.yml`` here, in ``book/`` here or in a parent, else beside the library.
+    """Return the book's ledger.
+
+    It is ``claims.yml`` here, in ``book/`` here or in a parent folder, else in the repository that the library runs
+    from, else the copy that is installed with the library: a chapter opened alone finds that one.
 
     Raises:
         FileNotFoundError: there is none.
     """
-    here = Path.cwd()
+    here, library = Path.cwd(), Path(__file__).parent
     for folder in (
         here,
         *(parent / "book" for parent in (here, *here.parents)),
-        Path(__file__).parents[1] / "book",
+        library.parent / "book",
+        library / "book",
     ):
         if (folder / "claims.yml").is_file():
             return folder / "claims.yml"
-    raise FileNotFoundError("claims.yml must be in the working folder or in book/ of a parent folder; found none")
+    raise FileNotFoundError(
+        "claims.yml must be in the working folder, in book/ of a parent folder or in the installed library; found none"
+    )

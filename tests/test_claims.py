@@ -139,8 +139,15 @@ def test_the_ledger_is_found_from_where_a_chapter_runs(tmp_path, monkeypatch, le
     empty.mkdir()
     monkeypatch.chdir(empty)
     assert claims.find() == BOOK, "else beside the library"
-    monkeypatch.setattr(ledger_file, "__file__", str(tmp_path / "nowhere" / "ledger.py"))
-    with pytest.raises(FileNotFoundError, match=r"claims.yml must be in the working folder or in book/"):
+    monkeypatch.setattr(ledger_file, "__file__", str(tmp_path / "site-packages" / "library" / "ledger.py"))
+    with pytest.raises(FileNotFoundError, match=r"claims.yml must be in the working folder, in book/ of a parent"):
+        claims.find()
+    installed = tmp_path / "site-packages" / "library" / "book" / "claims.yml"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    assert claims.find() == installed, "else the copy installed with the library"
+    installed.unlink()
+    with pytest.raises(FileNotFoundError, match=r"or in the installed library; found none"):
         claims.find()
 
 
