@@ -38,8 +38,10 @@ START_LIMIT = 120
 
 MISSING = "the JupyterLab of Binder could not be installed; make test does this where packages can be had"
 
+#: Variables that a reader on Binder does not have, or that ``start`` sets there.
+FOREIGN = ("JUPYTER", "IPYTHON", "XDG_", "OMP_", "MEMSTORE_BUILD", "MEMSTORE_WORKERS")
 #: What a chapter needs to run; the rest of the repository stays out of the copy.
-COPIED = ("book", "memstore_lib", "_toc.yml")
+COPIED = ("book", "memstore_lib", "_toc.yml", "start")
 #: Trained models and what they read: chapter 6 would train for minutes without.
 SHARED = ("_build/training", "_build/corpus")
 
@@ -103,14 +105,14 @@ def post_build_settings() -> list[str]:
 
 def environment(book: Path, home: Path) -> dict[str, str]:
     """Return the environment variables of a reader on Binder: a HOME with nothing in it, and no trace of a build."""
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON", "XDG_", "MEMSTORE_BUILD"))}
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     path = os.pathsep.join([str(PYTHON.parent), ours.get("PATH", "")])
     return ours | {"HOME": str(home), "PATH": path, "PYTHONPATH": str(book), "MEMSTORE_DEVICE": "cpu"}
 
 
 @contextmanager
 def running(book: Path, home: Path) -> Iterator[str]:
-    """Start JupyterLab in a folder, set up as ``postBuild`` does; yield its address.
+    """Start JupyterLab in a folder, set up as ``postBuild`` and ``start`` do; yield its address.
 
     Args:
         book: the folder that it shows.
@@ -125,7 +127,7 @@ def running(book: Path, home: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ["--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token=", "--expose-app-in-browser"]
-    command = [str(PYTHON), "-m", "jupyterlab", *options, f"--ServerApp.root_dir={book}"]
+    command = [str(book / "start"), str(PYTHON), "-m", "jupyterlab", *options, f"--ServerApp.root_dir={book}"]
     log = home / "lab.log"
     with log.open("w") as out:
         server = subprocess.Popen(command, cwd=book, env=variables, stdout=out, stderr=subprocess.STDOUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -82,7 +83,7 @@ for distribution in metadata.distributions():
 
 
 @pytest.mark.site
-def test_repo2docker_uses_both_files(binder_lab):
+def test_repo2docker_uses_environment_postbuild_and_start(binder_lab):
     command = [binder_lab, "-m", "repo2docker", "--no-build", "--debug", str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     dockerfile = done.stdout + done.stderr
@@ -91,3 +92,10 @@ def test_repo2docker_uses_both_files(binder_lab):
     assert re.search(r"^COPY .*src/environment\.yml \$\{REPO_DIR\}/environment\.yml$", dockerfile, re.MULTILINE)
     assert re.search(r'env update -p \S+ --file "environment\.yml"', dockerfile)
     assert re.search(r"^RUN \./postBuild$", dockerfile, re.MULTILINE)
+    assert re.search(r'^ENV R2D_ENTRYPOINT="?\S*/start"?$', dockerfile, re.MULTILINE)
+
+
+def test_start_runs_what_it_is_given_on_one_processor(tmp_path):
+    code = "import os, sys; print(os.environ['OMP_NUM_THREADS'], os.environ['MEMSTORE_WORKERS'], sys.argv[1])"
+    command = [ROOT / "start", sys.executable, "-c", code, "an argument"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout == "1 1 an argument\n"
