@@ -20,7 +20,6 @@ from memstore_lib.language_models.corpus import Corpus
 from memstore_lib.language_models.settings import Settings
 from memstore_lib.language_models.training import Run, identity, progress_bar, train
 
-
 WORKERS_VARIABLE = "MEMSTORE_WORKERS"
 MOST_WORKERS = 4  # each takes half a gigabyte
 
