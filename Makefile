@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
             $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check bench links serve clean browser
+.PHONY: help book test check bench links serve clean browser lab
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ book: $(STAMP) ## Build the book strictly into _build/html
 	  sys.exit(None if v.startswith("1.") else f"jupyter-book {v} cannot build this book, it needs 1.x: run make clean")'
 	$(BIN)/jupyter-book build . -n -W
 
-test: book browser ## Build the book, then run every test, in a browser too
+test: book browser lab ## Build the book, then run every test, in a browser too
 	$(BIN)/python -m pytest
 
 check: $(STAMP) ## Lint, formatting and the fast tests
@@ -50,6 +50,9 @@ clean: ## Remove the build and the environment
 
 browser: $(STAMP)
 	@$(BIN)/python -m tests.browser
+
+lab: $(STAMP)
+	@$(BIN)/python -m tests.lab
 
 # The stamp is touched last, so that an install that stopped half-way is taken up again.
 $(STAMP): requirements.lock pyproject.toml

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import browser as browsers
-from tests import site_tools
+from tests import lab, site_tools
 
 SUB_PATH = "/a/path/of/its/own/"
 HUNG_S = 240  # of one test; the slowest takes some 20 s on two slow cores
@@ -45,6 +45,14 @@ def chromium() -> Iterator[site_tools.Chromium]:
 
 
 @pytest.fixture(scope="session")
+def binder_lab():
+    """The Python of an environment with the JupyterLab of Binder."""
+    path = lab.provide()
+    _need(path is not None, lab.MISSING)
+    return path
+
+
+@pytest.fixture(scope="session")
 def addresses(site) -> Iterator[dict[str, str]]:
     """Where the built book is to be had: at a host's root, under a path, and as files."""
     with site_tools.served(site) as root, site_tools.served(site, SUB_PATH) as below:
@@ -53,9 +61,10 @@ def addresses(site) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def watchdog(request) -> Iterator[None]:
-    """Kill a browser that hangs."""
+    """Kill a browser that hangs; the marker ``patience`` says when that is, for a test that takes long."""
     if "chromium" not in request.fixturenames:
         yield
         return
-    with request.getfixturevalue("chromium").watched(HUNG_S):
+    marker = request.node.get_closest_marker("patience")
+    with request.getfixturevalue("chromium").watched(marker.args[0] if marker else HUNG_S):
         yield

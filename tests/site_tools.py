@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import statistics
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from tests.sources import ROOT
 SITE = ROOT / "_build" / "html"
 PATIENCE_MS = 60_000
 ALREADY_COMPRESSED = (".woff", ".woff2", ".png", ".jpg", ".gz")
+
+#: What a progress bar of tqdm cannot do without: " 40%|████      | 2/5 [00:01<00:02,  1.50it/s]".
+PROGRESS = re.compile(r"\d%\||\[\d+:\d\d<")
 
 #: Without these Chromium looks for its maker's hosts on its own, and a sandbox needs rights that containers lack.
 FLAGS = [

@@ -100,24 +100,35 @@ class Outcome:
         return self.log.count("Executing notebook using")
 
 
+def ended(process: subprocess.Popen) -> Outcome:
+    """Wait for a build."""
+    with process:
+        try:
+            log, _ = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    return Outcome(process.returncode, log)
+
+
 @dataclass
 class Book:
     """A small copy of the repository."""
 
     root: Path
 
-    def build(self, *arguments: str, **environment: str) -> Outcome:
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
         command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", "."]
-        done = subprocess.run(
+        return subprocess.Popen(
             [*command, *(arguments or ("-n", "-W"))],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": str(self.root), "MEMSTORE_DEVICE": "cpu", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
         )
-        return Outcome(done.returncode, done.stdout)
+
+    def build(self, *arguments: str, **environment: str) -> Outcome:
+        return ended(self.start(*arguments, **environment))
 
     def built(self, **environment: str) -> Outcome:
         outcome = self.build(**environment)
@@ -144,9 +155,8 @@ class Book:
         file.write_text(text.replace(old, new), encoding="utf8")
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory) -> Book:
-    root = tmp_path_factory.mktemp("small book")  # with a space in its path
+def small_book(root: Path) -> Book:
+    """Make a small copy of the repository in a folder."""
     for name in COPIED:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -158,11 +168,16 @@ def book(tmp_path_factory) -> Book:
     for name, text in PAGES.items():
         (root / name).write_text(text, encoding="utf8")
     (root / "memstore_lib/probe.py").write_text('PROBE = "green"\n', encoding="utf8")
-    built = Book(root)
+    return Book(root)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory) -> Book:
+    built = small_book(tmp_path_factory.mktemp("small book"))
     outcome = built.built()
     assert outcome.executed == 1
     assert "executed now" in outcome.log
-    assert f"The site: {root / '_build/html/index.html'}" in outcome.log
+    assert f"The site: {built.root / '_build/html/index.html'}" in outcome.log
     assert "the probe is green" in built.text()
     return built
 

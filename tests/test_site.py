@@ -20,6 +20,7 @@ WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
 BUDGET = 900_000  # bytes, compressed, of a page with everything that it asks for
 LINK_ATTRIBUTES = (("a", "href"), ("link", "href"), ("script", "src"), ("img", "src"))
+MEMORY_MB = 1000  # of a chapter's kernel: Binder has one or two gigabytes for everything
 SPOKEN = 20  # characters; a shorter description of a chart says nothing
 
 VIEWS = [("root", width, theme) for width in WIDTHS for theme in THEMES]
@@ -222,6 +223,12 @@ def test_nothing_of_other_hosts_is_loaded_by_the_pages(site):
                     assert not element[attribute].startswith(("http:", "https:", "//")), (path, element)
 
 
+@each_page(list(PAGES))
+def test_no_progress_bar_is_printed_into_the_page(site, name):
+    soup = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf8"), "html.parser")
+    assert site_tools.PROGRESS.findall(soup.get_text()) == []
+
+
 def test_the_report_has_a_row_for_each_chapter(site):
     soup = BeautifulSoup((site / "book" / "reproducibility.html").read_text(encoding="utf8"), "html.parser")
     table = next(t for t in soup.find_all("table") if "Peak memory" in t.get_text())
@@ -231,4 +238,5 @@ def test_the_report_has_a_row_for_each_chapter(site):
     for row in rows.values():
         cells = [cell.get_text(strip=True) for cell in row.find_all("td")]
         assert float(cells[0]) > 0, "seconds"
+        assert 50 < float(cells[1].replace(",", "")) < MEMORY_MB, "peak memory"
     assert table.find("thead").find("th") is not None

@@ -20,7 +20,7 @@ import torch
 from memstore_lib.language_models import power_law, settings, training
 from memstore_lib.language_models.corpus import Corpus
 from memstore_lib.language_models.models import MODELS
-from memstore_lib.language_models.runs import checkpoint_path, train_all
+from memstore_lib.language_models.runs import checkpoint_path, default_workers, train_all
 from memstore_lib.language_models.settings import SETTINGS, Settings
 from memstore_lib.language_models.training import CheckpointError, schedule, train
 
@@ -224,6 +224,23 @@ def test_finished_runs_start_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr("memstore_lib.language_models.runs.ProcessPoolExecutor", None)
     interrupt(monkeypatch, at=0)
     same(first[GDN, 1], train_all([GDN], TINY, made_up(), **options)[GDN, 1])
+
+
+def test_workers_are_as_many_as_the_variable_says_or_as_there_are_cores(monkeypatch):
+    monkeypatch.setenv("MEMSTORE_WORKERS", "7")
+    assert default_workers() == 7
+    monkeypatch.delenv("MEMSTORE_WORKERS")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert default_workers() == 4
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+    assert default_workers() == 1
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])
+def test_a_variable_that_is_no_number_of_workers_is_refused(monkeypatch, tmp_path, wrong):
+    monkeypatch.setenv("MEMSTORE_WORKERS", wrong)
+    with pytest.raises(ValueError, match=f"MEMSTORE_WORKERS must be a whole number of at least 1, got '{wrong}'"):
+        train_all([GDN], TINY, made_up(), seeds=[0], folder=tmp_path, device="cpu")
 
 
 STOPPED = """

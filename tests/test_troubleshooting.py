@@ -14,6 +14,7 @@ OTHERS = {  # printed by pip, Jupyter, Python
     "DeadKernelError: Kernel died",
     "Address already in use",
     "ModuleNotFoundError: No module named 'memstore_lib'",
+    "NameError: name … is not defined",
 }
 QUOTED = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\*\*(.+)\*\*$", PAGE, re.MULTILINE)))
 OURS = [message for message in QUOTED if message not in OTHERS]

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("settings", choices=SETTINGS, help="how long and how large")
     parser.add_argument("record", type=Path, help="the JSON file to write")
     parser.add_argument("--device", help="cuda, mps or cpu; the best there is if not given")
-    parser.add_argument("--workers", type=int, help="processes on a CPU; one for each core if not given, up to 4")
+    parser.add_argument("--workers", type=int, help="processes on a CPU; MEMSTORE_WORKERS, else one a core up to 4")
     given = parser.parse_args(arguments)
     chosen = SETTINGS[given.settings]
     text = corpus.load(packages=chosen.packages)

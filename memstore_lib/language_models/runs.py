@@ -20,6 +20,26 @@ from memstore_lib.language_models.corpus import Corpus
 from memstore_lib.language_models.settings import Settings
 from memstore_lib.language_models.training import Run, identity, progress_bar, train
 
+WORKERS_VARIABLE = "MEMSTORE_WORKERS"
+MOST_WORKERS = 4  # each takes half a gigabyte
+
+
+def default_workers() -> int:
+    """Return how many runs a CPU trains at once: ``MEMSTORE_WORKERS``, else one for each core of this process, up to 4.
+
+    A container may be allowed less than the cores that it sees, and less memory than so many runs take.
+
+    Raises:
+        ValueError: the variable is not a whole number of at least 1.
+    """
+    given = os.environ.get(WORKERS_VARIABLE, "").strip()
+    if given:
+        if not given.isdecimal() or int(given) < 1:
+            raise ValueError(f"{WORKERS_VARIABLE} must be a whole number of at least 1, got {given!r}")
+        return int(given)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_WORKERS, cores)
+
 
 def default_folder() -> Path:
     """Return where a book keeps its checkpoints: beside the corpus, in its build folder."""
@@ -57,7 +77,7 @@ def train_all(
         folder: where checkpoints are kept; :func:`default_folder` if None. A second call with the same arguments
             trains nothing.
         device: as for :func:`memstore_lib.device.resolve`.
-        workers: processes; None takes one for each of the machine's cores that this process may use, up to 4.
+        workers: processes; :func:`default_workers` if None.
         progress: whether to show a bar of finished runs; None as for
             :func:`~memstore_lib.language_models.training.train`.
 
@@ -74,8 +94,7 @@ def train_all(
         raise ValueError(f"names and seeds must hold at least one each, got {len(list(names))} and {len(known)}")
     folder = default_folder() if folder is None else Path(folder)
     paths = {job: checkpoint_path(folder, job[0], settings, corpus, job[1]) for job in jobs}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = _checks.integer("workers", workers) if workers is not None else min(4, cores)
+    workers = _checks.integer("workers", workers) if workers is not None else default_workers()
     unfinished = [job for job in jobs if not _finished(paths[job], settings)]
     spread = device.type == "cpu" and workers > 1 and len(unfinished) > 1
     quiet = {"progress": False if spread else progress}
