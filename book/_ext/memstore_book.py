@@ -5,6 +5,7 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 * ``memstore_cache``    chapters are executed again when anything that their numbers depend on has changed;
 * ``memstore_offline``  no page asks another host for anything: MathJax and Vega come from the site itself;
 * ``memstore_still``    still pictures of the charts, and what else a page needs to be read without JavaScript;
+* ``memstore_mathml``   its formulas;
 * ``memstore_icons``    the theme's icon fonts shrink to the icons that are used;
 * ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build;
 * ``memstore_ledger``   the ``{ledger}`` directive: every claim of the sources, and how it fared in this build.
@@ -21,6 +22,7 @@ from typing import Any
 import memstore_cache
 import memstore_icons
 import memstore_ledger
+import memstore_mathml
 import memstore_offline
 import memstore_report
 import memstore_still
@@ -78,7 +80,7 @@ def describe_page(
 def mend_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Take the list role from bibliographies: docutils puts entries in it that are no list items. Give table headers a scope."""
+    """Take the list role from bibliographies, in which docutils puts entries that are no list items; scope tables."""
     body = context.get("body") or ""
     for kind in ("citation", "footnote"):
         body = body.replace(f'<div role="list" class="{kind}-list">', f'<div class="{kind}-list">')
@@ -110,13 +112,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("site.css")
     app.add_css_file("print.css", media="print")
     app.add_js_file("reach.js", loading_method="defer")
-    app.add_js_file("print.js", loading_method="defer")
+    app.add_js_file("print.js", priority=480)  # before the charts: what is folded has no room for them
     app.connect("html-page-context", describe_page)
     app.connect("html-page-context", mend_page)
     app.connect("build-finished", finish_site, priority=400)  # before the table of contents writes its own index
     memstore_cache.setup(app)
     memstore_offline.setup(app)
     memstore_still.setup(app)
+    memstore_mathml.setup(app)
     memstore_icons.setup(app)
     memstore_report.setup(app)
     memstore_ledger.setup(app)

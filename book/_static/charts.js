@@ -26,9 +26,10 @@
   );
 
   // A figure in a closed dropdown or tab has no width: a chart drawn there would get none either.
+  const hasRoom = (element) => (element.checkVisibility?.() ?? true) && element.clientWidth > 0;
   function draw(element) {
     const start = waiting.get(element);
-    if (!start || element.clientWidth === 0) return null;
+    if (!start || !hasRoom(element)) return null;
     waiting.delete(element);
     near.unobserve(element);
     return start();
@@ -40,7 +41,7 @@
   document.addEventListener("DOMContentLoaded", () => waiting.size && loadBundle().catch(() => null));
   const idle = window.requestIdleCallback || ((work) => setTimeout(work, 200));
   function drawTheRest() {
-    const next = [...waiting.keys()].find((element) => element.clientWidth > 0);
+    const next = [...waiting.keys()].find(hasRoom);
     if (next) draw(next).then(() => idle(drawTheRest));
   }
   window.addEventListener("load", () => idle(drawTheRest));
