@@ -110,7 +110,7 @@ LISTEN = (
   const before = new Map();
   const remember = (element) => holders(element).forEach((part) => before.has(part) || before.set(part, looks(part)));
   wanted.forEach(remember);
-  const name = (element) => element.outerHTML.split(">")[0].slice(0, 160) + "> " + element.textContent.trim().slice(0, 9);
+  const name = (element) => element.outerHTML.split(">")[0].slice(0, 160) + element.textContent.slice(0, 30);
   const visible = (element) => holders(element).some((part) => {
     const was = before.get(part), is = looks(part);
     const behind = background(part.parentElement);
