@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import browser as browsers
-from tests import lab, site_tools
+from tests import lab, site_tools, views
 
 SUB_PATH = "/a/path/of/its/own/"
 HUNG_S = 240  # of one test; the slowest takes some 20 s on two slow cores
@@ -57,6 +57,12 @@ def addresses(site) -> Iterator[dict[str, str]]:
     """Where the built book is to be had: at a host's root, under a path, and as files."""
     with site_tools.served(site) as root, site_tools.served(site, SUB_PATH) as below:
         yield {"root": root, "sub-path": below, "file": site.resolve().as_uri() + "/"}
+
+
+@pytest.fixture(scope="session")
+def look(chromium, addresses) -> views.Look:
+    """What a page shows in one view; each is opened once for all tests."""
+    return views.looker(chromium, addresses)
 
 
 @pytest.fixture(autouse=True)

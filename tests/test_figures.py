@@ -605,6 +605,40 @@ def test_stores_and_target_are_told_apart_by_colour(selector, sight):
         assert np.linalg.norm(seen[one] - seen[two]) > 0.05, (one, two)
 
 
+def test_shapes_alone_tell_the_stores_apart():
+    """In grey, or to eyes that see few colours."""
+    own = [*style.STORE_STYLES.values(), *style._SPARE]
+    assert len({look.shape for look in style.STORE_STYLES.values()}) == len(style.STORE_STYLES)
+    assert len({look.shape for look in style._SPARE}) == len(style._SPARE)
+    assert {look.shape for look in style._SPARE}.isdisjoint(look.shape for look in style.STORE_STYLES.values())
+    assert len({look.color for look in own}) == len(own)
+
+
+def hollow(figure: Figure, **signals: object) -> list[str]:
+    """The shapes that are drawn hollow, each as its path without a place."""
+    symbols = [g for g in draw(figure, **signals).iter() if "mark-symbol" in g.get("class", "").split()]
+    return [shape.get("d") for g in symbols for shape in g if "--ms-paper" in shape.get("fill", "")]
+
+
+def test_lines_along_which_nothing_was_measured_carry_shapes():
+    law = curve_table().query("kind == 'law'")
+    assert hollow(figures.curves(curve_table(), description=WORDS)) == []
+    both = hollow(figures.curves(law, description=WORDS))
+    assert len(set(both)) == 2
+    assert len(both) >= 6
+    half = pd.concat([law, curve_table().query("store == 'outer product' and kind == 'measured'")])
+    assert len(set(hollow(figures.curves(half, description=WORDS)))) == 1
+    stepped = pd.concat([law.assign(cosine=c) for c in (0.5, 1.0)])
+    assert len(hollow(figures.curves(stepped, description=WORDS, slider="cosine"))) == len(both)
+
+
+def test_sliders_of_letters_are_named_in_words():
+    table = pd.concat([curve_table().assign(d=d) for d in (16, 64)])
+    spec = figures.curves(table, description=WORDS, slider="d").spec
+    assert spec["usermeta"]["memstore"]["controls"]["at_step"]["label"] == "key dimension d"
+    assert spec["params"][0]["bind"]["name"] == "key dimension d (step)"
+
+
 def test_ticks_are_numbers_that_people_read():
     assert style.log_ticks(16, 4096) == [16, 32, 64, 128, 256, 512, 1024, 2048, 4096][::2]
     assert style.log_ticks(1, 10_000) == [1, 10, 100, 1000, 10_000]
@@ -815,8 +849,7 @@ def test_a_folded_chart_waits_for_its_width(page_of, kind):
     fold, unfold = FOLDED[kind]
     page = page_of(fold.format(FORMS["dots"]().html()) + FORMS["vectors"]().html())
     page.locator(".ms-drawn").first.wait_for(state="attached")
-    if kind == "tab":  # not even printing draws what has no width
-        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")  # not even printing draws what has no width
     page.wait_for_timeout(300)
     assert page.locator("#fold .ms-drawn").count() == 0
     page.evaluate(unfold)
@@ -833,12 +866,11 @@ def test_a_narrower_box_is_followed(page_of):
     assert page.complaints == []
 
 
-def test_charts_far_below_wait_and_printing_calls_them(page_of):
-    page = page_of(f'<div style="height:9000px"></div>{FORMS["dots"]().html()}')
-    page.wait_for_timeout(300)
-    assert not any("vega.js" in url for url in page.requested)
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    page.locator(".ms-drawn").wait_for(state="attached")
+def test_charts_far_below_are_drawn_without_scrolling(page_of):
+    page = page_of(f'{FORMS["vectors"]().html()}<div style="height:9000px"></div>{FORMS["dots"]().html()}')
+    page.locator(".ms-drawn").nth(1).wait_for(state="attached")
+    assert page.evaluate("scrollY") == 0
+    assert sum("vega.js" in url for url in page.requested) == 1
 
 
 def test_a_failure_is_seen(page_of):

@@ -4,61 +4,20 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
 
 from tests import site_tools
-from tests.sources import Page, pages
+from tests.sources import Page
+from tests.views import AXE_VIEWS, PAGES, PLACES, THEMES, VIEWS, each_page, each_view
 
 pytestmark = pytest.mark.site
 
-PAGES = {page.docname: page for page in pages()}
-NAMES = [*PAGES, "search"]
-WIDTHS = (1280, 360)
-THEMES = ("light", "dark")
 BUDGET = 900_000  # bytes, compressed, of a page with everything that it asks for
 LINK_ATTRIBUTES = (("a", "href"), ("link", "href"), ("script", "src"), ("img", "src"))
 MEMORY_MB = 1000  # of a chapter's kernel: Binder has one or two gigabytes for everything
 SPOKEN = 20  # characters; a shorter description of a chart says nothing
-
-VIEWS = [("root", width, theme) for width in WIDTHS for theme in THEMES]
-#: What axe looks for where: between them everything, in both themes; it takes seconds a page.
-AXE_VIEWS = {
-    ("root", 1280, "light"): {},
-    ("root", 1280, "dark"): site_tools.COLOURS_ONLY,
-    ("root", 360, "light"): site_tools.NO_COLOURS,
-}
-PLACES = [("sub-path", 1280, "light"), ("file", 1280, "light")]
-
-
-@pytest.fixture(scope="session")
-def look(chromium, addresses):
-    """Return what a page shows in one view; each is opened once for all tests."""
-
-    @cache
-    def look(name: str, place: str, width: int, theme: str) -> dict[str, Any]:
-        home = addresses[place]
-        with site_tools.visit(chromium, f"{home}{name}.html", width=width, theme=theme) as seen:
-            found = site_tools.facts(seen.page)
-            found["problems"] = list(seen.problems)
-            found["strangers"] = site_tools.other_hosts(seen.requested, home)
-            if (place, width, theme) == VIEWS[0]:
-                found["weight"] = seen.weight()
-            if (place, width, theme) in AXE_VIEWS:
-                found["axe"] = site_tools.accessibility(seen.page, AXE_VIEWS[place, width, theme])
-        return found
-
-    return look
-
-
-def each_page(names=NAMES):
-    return pytest.mark.parametrize("name", names)
-
-
-def each_view(views):
-    return pytest.mark.parametrize("view", views, ids=lambda view: "-".join(map(str, view)))
 
 
 @each_view(VIEWS + PLACES)

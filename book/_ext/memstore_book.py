@@ -4,6 +4,8 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 
 * ``memstore_cache``    chapters are executed again when anything that their numbers depend on has changed;
 * ``memstore_offline``  no page asks another host for anything: MathJax and Vega come from the site itself;
+* ``memstore_still``    still pictures of the charts, and what else a page needs to be read without JavaScript;
+* ``memstore_mathml``   its formulas;
 * ``memstore_icons``    the theme's icon fonts shrink to the icons that are used;
 * ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build;
 * ``memstore_ledger``   the ``{ledger}`` directive: every claim of the sources, and how it fared in this build;
@@ -14,18 +16,23 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import memstore_cache
 import memstore_icons
 import memstore_ledger
+import memstore_mathml
 import memstore_offline
 import memstore_report
 import memstore_repository
 import memstore_share
+import memstore_still
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+
+TABLE_PART = re.compile(r"<(thead|tbody)\b.*?</\1>", re.DOTALL)
 
 
 def calm_kernels(app: Sphinx, config: Config) -> None:
@@ -43,11 +50,17 @@ def name_the_site(app: Sphinx, config: Config) -> None:
 def mend_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Take the list role from bibliographies: docutils puts entries in it that are no list items."""
+    """Take the list role from bibliographies, in which docutils puts entries that are no list items; scope tables."""
+    body = context.get("body") or ""
     for kind in ("citation", "footnote"):
-        context["body"] = context.get("body", "").replace(
-            f'<div role="list" class="{kind}-list">', f'<div class="{kind}-list">'
-        )
+        body = body.replace(f'<div role="list" class="{kind}-list">', f'<div class="{kind}-list">')
+    context["body"] = TABLE_PART.sub(scope_headers, body)
+
+
+def scope_headers(part: re.Match[str]) -> str:
+    """Say in a table's head or body what its header cells are the headers of, where nobody has said it."""
+    scope = "col" if part[1] == "thead" else "row"
+    return re.sub(r"<th(?=[\s>])(?![^>]*\bscope=)", f'<th scope="{scope}"', part[0])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -55,10 +68,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", calm_kernels)
     app.connect("config-inited", name_the_site)
     app.add_css_file("site.css")
+    app.add_css_file("print.css", media="print")
     app.add_js_file("reach.js", loading_method="defer")
+    app.add_js_file("print.js", priority=480)  # before the charts: what is folded has no room for them
     app.connect("html-page-context", mend_page)
     memstore_cache.setup(app)
     memstore_offline.setup(app)
+    memstore_still.setup(app)
+    memstore_mathml.setup(app)
     memstore_icons.setup(app)
     memstore_report.setup(app)
     memstore_ledger.setup(app)

@@ -1,4 +1,5 @@
-/* Draws the book's figures from one local copy of Vega, when they come near the screen.
+/* Draws the book's figures from one local copy of Vega: those near the screen first, the others when the browser has
+   nothing else to do, and all that are left when the page is printed.
 
    A figure carries Altair's ordinary inline script. That script looks at window.VEGA_DEBUG for the Vega versions on
    the page and fetches from elsewhere those that it misses; then it calls vegaEmbed(element, spec, options). So this
@@ -17,7 +18,7 @@
     debug[library.replace("-", "") + "_version"] = version;
   }
 
-  const waiting = new Map(); // element -> the function that draws it
+  const waiting = new Map(); // element -> the function that draws it, and says when it is done
   const margin = 1200; // px before the screen, so that a figure is there when a reader arrives
   const near = new IntersectionObserver(
     (entries) => entries.forEach((entry) => entry.isIntersecting && draw(entry.target)),
@@ -25,13 +26,29 @@
   );
 
   // A figure in a closed dropdown or tab has no width: a chart drawn there would get none either.
+  const hasRoom = (element) => (element.checkVisibility?.() ?? true) && element.clientWidth > 0;
   function draw(element) {
     const start = waiting.get(element);
-    if (!start || element.clientWidth === 0) return;
+    if (!start || !hasRoom(element)) return null;
     waiting.delete(element);
     near.unobserve(element);
-    start();
+    return start();
   }
+  const drawAll = () => Promise.all([...waiting.keys()].map(draw));
+
+  // Printing does not wait. Once Vega is here, a chart takes promises alone, which are kept before the pages are laid
+  // out; so Vega is part of what the page loads. What is out of sight is drawn while the reader reads, chart by chart.
+  document.addEventListener("DOMContentLoaded", () => waiting.size && loadBundle().catch(() => null));
+  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 200));
+  function drawTheRest() {
+    const next = [...waiting.keys()].find(hasRoom);
+    if (next) draw(next).then(() => idle(drawTheRest));
+  }
+  window.addEventListener("load", () => idle(drawTheRest));
+  window.addEventListener("beforeprint", drawAll);
+  matchMedia("print").addEventListener("change", (print) => print.matches && drawAll());
+  const print = window.print.bind(window); // what the theme's button calls
+  window.print = () => drawAll().then(print);
 
   let bundle = null;
   function loadBundle() {
@@ -52,10 +69,9 @@
   window.vegaEmbed = function (target, spec, options) {
     const element = typeof target === "string" ? document.querySelector(target) : target;
     return new Promise((resolve) => {
-      waiting.set(element, () =>
-        loadBundle()
+      waiting.set(element, () => {
+        const drawn = loadBundle()
           .then((library) => embed(library, element, spec, options))
-          .then(resolve)
           .catch((error) => {
             console.error("A figure could not be drawn:", error);
             const message = document.createElement("p");
@@ -63,14 +79,14 @@
             message.setAttribute("role", "alert");
             message.textContent = `This figure could not be drawn (${error.message}). Its data is below.`;
             element.replaceChildren(message);
-            resolve(null);
-          })
-      );
+            return null;
+          });
+        drawn.then(resolve);
+        return drawn;
+      });
       near.observe(element);
     });
   };
-
-  window.addEventListener("beforeprint", () => [...waiting.keys()].forEach(draw));
 
   async function embed(library, element, spec, options) {
     const ours = (spec.usermeta && spec.usermeta.memstore) || { controls: {} };

@@ -21,6 +21,7 @@ from .inputs import (
 )
 
 KINDS = ["measured", "law", "rule"]
+_NAMES = 5  # hollow points on a line along which nothing was measured
 SIGNAL_LEVEL = "interference as loud as the signal"
 
 
@@ -43,6 +44,9 @@ def curves(
     height: int = 320,
 ) -> Figure:
     """Draw ``value`` against a column for each store: dots measured, solid lines exact laws, dashed rules of thumb.
+
+    A store of which nothing was measured has its shape, hollow, along its line, so that no store is told by colour
+    alone.
 
     Parameters
     ----------
@@ -89,7 +93,7 @@ def curves(
     check_numbers(rows, "table", "value", log=log_y and floor is None)
     check_intervals(rows, "table", log=log_y and floor is None)
     rows = rows.assign(store=rows["store"].astype(str))
-    drawn = rows.copy()
+    drawn = rows.assign(named=_names_its_line(rows, x, slider))
     if floor is not None:
         drawn[["value", "low", "high"]] = drawn[["value", "low", "high"]].clip(lower=floor)
 
@@ -122,6 +126,8 @@ def curves(
     if "measured" in kinds:
         intervals, points = _measured(encoding, y, stores, show, x_title, y_title)
         layers += [intervals, points] if with_intervals else [points]
+    if drawn["named"].notna().any():
+        layers.append(_line_names(encoding, y, stores, show))
     layers += _signal_words(y) if signal_line else []
     if slider:
         layers.append(_slider_value(controls["at_step"]))
@@ -133,6 +139,23 @@ def curves(
         controls=controls,
         live="slider_value" if slider else None,
     )
+
+
+def _names_its_line(rows: pd.DataFrame, x: str, slider: str | None) -> pd.Series:
+    """1 for the rows whose places get the store's shape where nothing was measured: a line alone has only a colour.
+
+    A few a line, and no two lines at the same places, as lines like to meet.
+    """
+    chosen = pd.Series(math.nan, index=rows.index)
+    bare = [s for s, its in rows.groupby("store", sort=False) if "measured" not in set(its["kind"])]
+    for i, store in enumerate(bare):
+        line = rows[rows["store"] == store]
+        line = line[line["kind"] == ("law" if (line["kind"] == "law").any() else "rule")]
+        for _, part in line.groupby(slider, dropna=False) if slider else [("", line)]:
+            ordered = part.sort_values(x).index
+            places = {round((k + (i + 1) / (len(bare) + 1)) * (len(ordered) - 1) / _NAMES) for k in range(_NAMES)}
+            chosen[ordered[sorted(places)]] = 1
+    return chosen
 
 
 def _stepper(rows: pd.DataFrame, slider: str | None, start: float | None) -> tuple[list, dict, str]:
@@ -150,8 +173,9 @@ def _stepper(rows: pd.DataFrame, slider: str | None, start: float | None) -> tup
     if not at:
         raise ValueError(f"start must be a value of table[{slider!r}], {[float(v) for v in values]}, got {start:g}")
     shown = [significant(v) for v in values]
-    bind = {"input": "range", "min": 0, "max": len(values) - 1, "step": 1, "name": f"{slider} (step)"}
-    controls = {"at_step": {"label": slider, "labels": [style.number(float(v), 4) for v in values]}}
+    label = style.SYMBOLS.get(slider, slider)
+    bind = {"input": "range", "min": 0, "max": len(values) - 1, "step": 1, "name": f"{label} (step)"}
+    controls = {"at_step": {"label": label, "labels": [style.number(float(v), 4) for v in values]}}
     show = f" && (!isValid(datum.at) || datum.at === {shown}[at_step])"
     return [{"name": "at_step", "value": at[0], "bind": bind}], controls, show
 
@@ -213,11 +237,6 @@ def _signal_words(y: dict) -> list[dict]:
 
 def _measured(encoding: dict, y: dict, stores: list[str], show: str, x_title: str, y_title: str) -> list[dict]:
     """Interval bars, and over them one point shape a store, haloed so that a line behind does not hide it."""
-    shape = {
-        "field": "store",
-        "type": "nominal",
-        "scale": {"domain": stores, "range": [style.style_of(s).shape for s in stores]},
-    }
     tooltip = [
         {"field": "store", "type": "nominal", "title": "store"},
         {"field": "x", "type": "quantitative", "format": ",.4~r", "title": x_title},
@@ -240,9 +259,23 @@ def _measured(encoding: dict, y: dict, stores: list[str], show: str, x_title: st
                 "strokeWidth": 1,
                 "aria": False,
             },
-            "encoding": {**encoding, "y": {"field": "value", **y}, "shape": shape, "tooltip": tooltip},
+            "encoding": {**encoding, "y": {"field": "value", **y}, "shape": _shape(stores), "tooltip": tooltip},
         },
     ]
+
+
+def _shape(stores: list[str]) -> dict:
+    shapes = [style.style_of(s).shape for s in stores]
+    return {"field": "store", "type": "nominal", "scale": {"domain": stores, "range": shapes}}
+
+
+def _line_names(encoding: dict, y: dict, stores: list[str], show: str) -> dict:
+    """The store's shape on a line along which nothing was measured: hollow, as dots that are filled are measured."""
+    return {
+        "transform": [{"filter": f"datum.named === 1{show}"}],
+        "mark": {"type": "point", "filled": False, "size": 80, "opacity": 1, "fill": style.PAPER, "aria": False},
+        "encoding": {**encoding, "y": {"field": "value", **y}, "shape": _shape(stores)},
+    }
 
 
 def _slider_value(control: dict) -> dict:

@@ -217,7 +217,7 @@ def _check_law(law: pd.DataFrame | None, series: list[str]) -> pd.DataFrame:
 def _bars(rows: pd.DataFrame, color: str, index: int, x: dict, y: dict) -> list[dict]:
     """One distribution: filled bars for the first, a stepped outline for the others."""
     if index == 0:
-        bars = {"type": "rect", "fill": color, "fillOpacity": 0.75, "aria": False}
+        bars = {"type": "rect", "fill": color, "fillOpacity": 0.9, "aria": False}
         encoding = {
             "x": {"field": "left", **x},
             "x2": {"field": "right"},
@@ -250,7 +250,7 @@ def _legend(series: list[str], colors: list[str], law: bool) -> str:
     pictures = []
     for i, color in enumerate(colors):
         if i == 0:
-            shape = f'<rect x="1" y="1" width="20" height="10" fill="{color}" fill-opacity=".75"/>'
+            shape = f'<rect x="1" y="1" width="20" height="10" fill="{color}" fill-opacity=".9"/>'
         else:
             dash = ",".join(map(str, _dash(i)))
             shape = (

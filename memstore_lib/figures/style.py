@@ -89,6 +89,9 @@ _SPARE = [
     Style("var(--ms-spare-4, #9a63b8)", "pentagon"),
     Style("var(--ms-spare-5, #64798a)", "wedge"),
 ]
+#: What a control is called that changes one of the book's letters.
+SYMBOLS = {"M": "stored memories M", "d": "key dimension d", "β": "sharpness β", "ρ": "common share ρ"}
+
 _given: dict[str, Style] = {}
 
 
