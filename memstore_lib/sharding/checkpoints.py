@@ -12,6 +12,7 @@ from that moment on, and parts of a state that was never written never count.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -126,5 +127,5 @@ def _write(path: Path, meta: dict[str, object], counts: np.ndarray) -> None:
 
 
 def _read(path: Path) -> tuple[dict, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
         return json.loads(str(file["meta"])), file["counts"]
