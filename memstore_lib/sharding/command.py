@@ -15,10 +15,13 @@ import argparse
 import contextlib
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pandas as pd
 
@@ -98,37 +101,62 @@ def _alone() -> bool:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the results; ends the process with a message where that cannot be done."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if os.environ.get("RANK", "0") != "0":  # every rank sees the same arguments: one complaint about them is enough
-        with contextlib.redirect_stderr(None), contextlib.redirect_stdout(None):
-            given = parser().parse_args(arguments)
-    else:
+    with contextlib.ExitStack() as silence:
+        if not _speaks():  # every rank sees the same arguments: one complaint about them is enough
+            silence.enter_context(contextlib.redirect_stderr(None))
+            silence.enter_context(contextlib.redirect_stdout(None))
         given = parser().parse_args(arguments)
     try:
-        _run(given)
-    except FirstFailed:
-        sys.exit(1)
-    except (ValueError, TypeError, OSError, LostContact) as error:
-        _leave(error, given)
-    except KeyboardInterrupt:
-        _leave(KeyboardInterrupt("stopped by the keyboard"), given)
+        job = _job(given)
+    except (ValueError, TypeError) as error:
+        _leave(error, str(error), aloud=_speaks())
+    if os.environ.get("RANK") is not None and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_wait_for_the_end, args=(given.checkpoint,), daemon=True).start()
+    try:
+        _run(job, given)
+    except FirstFailed as error:
+        _leave(error, str(error), aloud=False)
+    except (ValueError, TypeError, OSError, LostContact, KeyboardInterrupt) as error:
+        words = "stopped from the keyboard" if isinstance(error, KeyboardInterrupt) else str(error)
+        lasting = "" if isinstance(error, (ValueError, TypeError)) else _kept(given.checkpoint)
+        _leave(error, words + lasting, aloud=True)
 
 
-def _leave(error: BaseException, given: argparse.Namespace) -> None:
+def _kept(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return "; without --checkpoint nothing is kept"
+    return f"; what {checkpoint} holds is whole, and the same command goes on from it"
+
+
+def _wait_for_the_end(checkpoint: Path | None) -> None:
+    """End this rank when torchrun says so, with a word to the user; a handler would wait while the others are awaited.
+
+    Torchrun does so when another rank has died.
+    """
+    signal.sigwait({signal.SIGTERM})
+    print(f"memstore: rank {os.environ['RANK']} is stopped: another rank has failed, or the run was ended from outside"
+          f"{_kept(checkpoint)}", file=sys.stderr, flush=True)  # fmt: skip
+    os._exit(128 + signal.SIGTERM)
+
+
+def _speaks() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _leave(error: BaseException, words: str, *, aloud: bool) -> NoReturn:
     """Say what is wrong, to the user and to torchrun, whose closing report repeats it."""
     rank = os.environ.get("RANK")
-    words = str(error)
-    if given.checkpoint is not None and isinstance(error, (OSError, LostContact, KeyboardInterrupt)):
-        words += f"; what {given.checkpoint} holds is whole, and the same command goes on from it"
     if rank is not None:
         from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-        get_error_handler().record_exception(type(error)(words) if isinstance(error, ValueError) else error)
-    print(f"memstore: error{f' on rank {rank}' if rank is not None else ''}: {words}", file=sys.stderr, flush=True)
+        get_error_handler().record_exception(error)
+    if aloud:
+        print(f"memstore: error{f' on rank {rank}' if rank is not None else ''}: {words}", file=sys.stderr, flush=True)
     sys.exit(1)
 
 
-def _run(given: argparse.Namespace) -> None:
-    job = _job(given)
+def _run(job: Job, given: argparse.Namespace) -> None:
     with opened(given.device, backend=given.backend, patience=given.patience) as ranks:
         ranks.first(lambda: results.check_writable(given.output))
         start = time.monotonic()

@@ -59,17 +59,21 @@ def measure(
         LostContact, FirstFailed: another rank has failed.
     """
     every = _checks.real("every", every, low=0.0)
-    most = -(-(job.grid[-1] - 1) // job.block)
-    if ranks.size > most:
-        raise ValueError(
-            f"ranks must be at most the {most} block(s) of {job.block:,} keys that M = {job.grid[-1]:,} has, "
-            f"got {ranks.size}: start fewer"
-        )
+    ranks.first(lambda: _enough(job, ranks.size))
     parameters = {**job.parameters(), "draws": "cuda" if ranks.device.type == "cuda" else "cpu"}
     folder = None if checkpoint is None else Folder(checkpoint, parameters)
     run = _Run(job, ranks, folder, every, progress, make)
     with one_thread():
         return run.all()
+
+
+def _enough(job: Job, size: int) -> None:
+    most = -(-(job.grid[-1] - 1) // job.block)
+    if size > most:
+        raise ValueError(
+            f"ranks must be at most the {most} block(s) of {job.block:,} keys that M = {job.grid[-1]:,} has, "
+            f"got {size}: start fewer"
+        )
 
 
 class _Run:

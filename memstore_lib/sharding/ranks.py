@@ -81,17 +81,17 @@ class Torchrun(Ranks):
         key = f"first/{self._said}"
         if self.rank == 0:
             try:
-                said = json.dumps(function())
-            except BaseException:
-                self._store.set(key, "")
+                said = {"said": function()}
+            except BaseException as error:
+                self._store.set(key, json.dumps({"failed": str(error)}))
                 raise
-            self._store.set(key, said)
-            return json.loads(said)
+            self._store.set(key, json.dumps(said))
+            return json.loads(json.dumps(said))["said"]
         with _answered():
-            said = self._store.get(key).decode()
-        if not said:
-            raise FirstFailed("rank 0 has failed")
-        return json.loads(said)
+            said = json.loads(self._store.get(key).decode())
+        if "failed" in said:
+            raise FirstFailed(f"rank 0 has failed: {said['failed']}")
+        return said["said"]
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
         return self._reduced(tensor, dist.ReduceOp.SUM)
