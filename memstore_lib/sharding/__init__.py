@@ -13,10 +13,10 @@ Python::
         found = sharding.measure(job, ranks, checkpoint="kept")
 """
 
+from memstore_lib.sharding.attention import recall
 from memstore_lib.sharding.job import Job
 from memstore_lib.sharding.launching import launch
 from memstore_lib.sharding.measuring import measure
 from memstore_lib.sharding.ranks import Ranks, opened
-from memstore_lib.sharding.recall import recall
 
 __all__ = ["Job", "Ranks", "launch", "measure", "opened", "recall"]

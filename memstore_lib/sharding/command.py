@@ -36,7 +36,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def parser() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     """Return the command's arguments."""
     known = f"scores: {', '.join(names.SCORES)}, exp=BETA; rules: {', '.join(names.RULES)}"
     made = argparse.ArgumentParser(
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not _speaks():  # every rank sees the same arguments: one complaint about them is enough
             silence.enter_context(contextlib.redirect_stderr(None))
             silence.enter_context(contextlib.redirect_stdout(None))
-        given = parser().parse_args(arguments)
+        given = _parser().parse_args(arguments)
     try:
         job = _job(given)
     except (ValueError, TypeError) as error:

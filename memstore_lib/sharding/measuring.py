@@ -41,7 +41,7 @@ def measure(
 
     Args:
         job: what to measure.
-        ranks: this process and the others, from :func:`memstore_lib.sharding.opened`.
+        ranks: this process and the others, from :func:`memstore_lib.sharding.ranks.opened`.
         checkpoint: folder that all ranks see, from which a measurement is taken up and in which it is kept; None keeps
             nothing.
         every: seconds after which a rank writes down its counts, beside the end of each stage.

@@ -27,7 +27,7 @@ def tidy(job: Job, measurement: Measurement, attention: pd.DataFrame, level: flo
 
     Args:
         job: what was measured.
-        measurement, attention: what :func:`memstore_lib.sharding.measure` returned.
+        measurement, attention: what :func:`memstore_lib.sharding.measuring.measure` returned.
         level: of the intervals.
     """
     tables = {"isr": measurement.table("rms", level), "median isr": measurement.table("median", level)}
