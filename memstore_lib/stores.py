@@ -8,6 +8,7 @@ from typing import final
 import torch
 
 from memstore_lib import _checks
+from memstore_lib.merging import partial_by_chunks
 from memstore_lib.scores import SCORES, Linear, Score
 from memstore_lib.store import Store, empty_store, empty_stores
 
@@ -204,39 +205,7 @@ class Attention(Store):
         return torch.softmax(self.beta * (queries @ self.keys.T), dim=1)
 
     def _recall(self, queries: torch.Tensor) -> torch.Tensor:
-        pieces = zip(self.keys.split(self.chunk), self.values.split(self.chunk), strict=True)
-        parts = [partial_attention(queries, keys, values, self.beta) for keys, values in pieces]
-        while len(parts) > 1:  # pairs of neighbours: rounding grows with the depth of the tree, not with M
-            merged = [merge_attention(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
-            parts = merged + parts[2 * len(merged) :]
-        _, total, weighted = parts[0]
-        return weighted / total
-
-
-#: Partial softmax attention of n queries: largest score (n, 1), sum of exponentials (n, 1), weighted values (n, d_v).
-Partial = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def partial_attention(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, beta: float) -> Partial:
-    """Return softmax attention over some of the keys, in a form that can be merged with that over others.
-
-    Args:
-        queries: (n, d_k).
-        keys: (m, d_k).
-        values: (m, d_v).
-        beta: sharpness.
-    """
-    scores = beta * (queries @ keys.T)
-    top = scores.amax(1, keepdim=True)
-    w = torch.exp(scores - top)
-    return top, w.sum(1, keepdim=True), w @ values
-
-
-def merge_attention(one: Partial, other: Partial) -> Partial:
-    """Return the partial attention over the keys of both."""
-    top = torch.maximum(one[0], other[0])
-    mine, theirs = torch.exp(one[0] - top), torch.exp(other[0] - top)
-    return top, mine * one[1] + theirs * other[1], mine * one[2] + theirs * other[2]
+        return partial_by_chunks(queries, self.keys, self.values, self.beta, chunk=self.chunk).recall()
 
 
 @final
