@@ -6,6 +6,7 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 * ``memstore_offline``  no page asks another host for anything: MathJax and Vega come from the site itself;
 * ``memstore_icons``    the theme's icon fonts shrink to the icons that are used;
 * ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build;
+* ``memstore_bench``    the ``{bench-table}`` directive: what ``make bench`` last measured;
 * ``memstore_ledger``   the ``{ledger}`` directive: every claim of the sources, and how it fared in this build.
 """
 
@@ -16,6 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import memstore_bench
 import memstore_cache
 import memstore_icons
 import memstore_ledger
@@ -105,5 +107,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     memstore_offline.setup(app)
     memstore_icons.setup(app)
     memstore_report.setup(app)
+    memstore_bench.setup(app)
     memstore_ledger.setup(app)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
