@@ -11,6 +11,8 @@ from pathlib import Path
 
 import nbformat
 
+from benchmarks.rows import Row, single
+
 ROOT = Path(__file__).parents[1]
 SKIPPED = shutil.ignore_patterns(".git", ".venv", "_build", "__pycache__", ".*_cache", ".hypothesis")
 
@@ -44,6 +46,16 @@ def cold_and_prose() -> tuple[float, float, list[tuple[str, float]]]:
         prose = build(copy)
         notebooks = sorted((copy / "_build" / "jupyter_execute" / "book").glob("0*.ipynb"))
         return cold, prose, [(path.stem, peak_memory(path)) for path in notebooks]
+
+
+def rows() -> list[Row]:
+    """Return seconds of both builds, and the peak memory of each chapter in the first."""
+    cold, prose, memory = cold_and_prose()
+    found = [
+        single("build", "cold, all chapters executed", "s", cold, "language models trained, too"),
+        single("build", "after a prose edit of every chapter", "s", prose, "at most 15"),
+    ]
+    return found + [single("build", f"{name}: peak memory", "MB", peak, "at most 1,000") for name, peak in memory]
 
 
 def peak_memory(path: Path) -> float:

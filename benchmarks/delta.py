@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch.nn import functional
 
+from benchmarks.rows import Row, alternate, ratio
 from memstore_lib.delta_rule import chunked, recurrence
 from memstore_lib.device import one_thread
 
@@ -53,34 +52,25 @@ def inputs(seed: int) -> list[torch.Tensor]:
     return [x.requires_grad_() for x in (q, k, v, beta, g)]
 
 
-def seconds(form: Callable[..., tuple[torch.Tensor, torch.Tensor]], tensors: list[torch.Tensor]) -> float:
-    """Return the CPU seconds of one run forward and backward."""
-    start = time.process_time()
+def run(form: Callable[..., tuple[torch.Tensor, torch.Tensor]], tensors: list[torch.Tensor]) -> None:
+    """Run forward and backward."""
     form(*tensors)[0].square().sum().backward()
-    return time.process_time() - start
 
 
 @one_thread()
-def ratios(runs: int = 7) -> list[tuple[str, float, float, float]]:
-    """Return (what, median, lowest, highest) of each ratio, over runs that take turns so that load hits all alike.
+def rows(runs: int = 7) -> list[Row]:
+    """Return the ratios.
 
     Raises:
         AssertionError: a contestant does not compute the same.
     """
-    forms = (chunked, row_loop, recurrence)
+    forms = {"chunked": chunked, "row loop": row_loop, "recurrence": recurrence}
     with torch.no_grad():
-        outputs = [form(*inputs(0))[0] for form in forms]
+        outputs = [form(*inputs(0))[0] for form in forms.values()]
     for other in outputs[1:]:
         torch.testing.assert_close(other, outputs[0], rtol=1e-4, atol=1e-4)
-    for form in forms:
-        seconds(form, inputs(0))
-    taken = {form: np.array([0.0] * runs) for form in forms}
-    for run in range(runs):
-        tensors = inputs(run + 1)
-        for form in forms:
-            taken[form][run] = seconds(form, tensors)
-    rows = []
-    for name, other in (("row loop", row_loop), ("recurrence", recurrence)):
-        each = taken[other] / taken[chunked]
-        rows.append((f"{name} / chunked delta rule", float(np.median(each)), float(each.min()), float(each.max())))
-    return rows
+    drawn = [inputs(seed) for seed in range(runs + 1)]
+    taken = alternate({name: lambda seed, form=form: run(form, drawn[seed]) for name, form in forms.items()}, runs)
+    return [
+        ratio("delta rule", f"{name} / chunked", taken[name], taken["chunked"]) for name in ("row loop", "recurrence")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.rows import Row, single
 from tests import browser, site_tools
 from tests.sources import pages
 
@@ -13,11 +14,13 @@ def weights_and_sliders() -> tuple[list[tuple[str, int]], list[tuple[str, str, f
     """Return compressed bytes of each page, and the median milliseconds of each slider's step.
 
     Raises:
-        SystemExit: there is no browser or no built site.
+        FileNotFoundError: there is no browser or no built site.
     """
     path = browser.find()
     if path is None:
-        raise SystemExit(browser.MISSING)
+        raise FileNotFoundError(browser.MISSING)
+    if not (site_tools.SITE / "index.html").exists():
+        raise FileNotFoundError("there is no built site: run make book first")
     weights, sliders = [], []
     with site_tools.chromium(path) as chromium, site_tools.served() as home:
         for page in pages():
@@ -28,3 +31,12 @@ def weights_and_sliders() -> tuple[list[tuple[str, int]], list[tuple[str, str, f
                     if not step["disabled"]:
                         sliders.append((page.docname, step["name"], site_tools.slider_step_ms(seen.page, index)))
     return weights, sliders
+
+
+def rows() -> list[Row]:
+    """Return the weights and the slider steps."""
+    weights, sliders = weights_and_sliders()
+    found = [single("page", name, "KB", size / 1e3, "compressed, at most 900") for name, size in weights]
+    return found + [
+        single("slider", f"{page}: {name}", "ms", step, "a step, at most 50") for page, name, step in sliders
+    ]

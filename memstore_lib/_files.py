@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,3 +23,12 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def digest(folder: Path) -> str:
+    """Return a short hash over the Python files of a folder and their names, the same on every machine."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).as_posix()):
+        text = path.read_bytes()
+        found.update(f"{path.relative_to(folder).as_posix()} {hashlib.sha256(text).hexdigest()}\n".encode())
+    return found.hexdigest()[:16]

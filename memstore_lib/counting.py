@@ -5,7 +5,12 @@
     s       similarity of a query and a stored key; a histogram counts those with the M - 1 others
 
 The histogram of a query says all that an elementwise score can know of the keys, so the keys are drawn and multiplied
-once and then forgotten: memory does not grow with M. Queries share the keys. Their results are uncorrelated all the
+once and then forgotten: memory does not grow with M, and every score, sharpness, cosine and M is read off afterwards.
+
+On the CPU most time goes into drawing and multiplying the keys, which any measurement has to do. On a GPU it goes into
+drawing, which stays on the CPU unless ``draws="device"`` is asked for; that gives other keys of the same law.
+
+Queries share the keys. Their results are uncorrelated all the
 same, exactly: given the keys, independent queries are independent, and the mean over a uniform query of any function
 of the similarities to fixed unit keys, summed over keys, does not depend on the keys.
 """
@@ -19,12 +24,16 @@ from dataclasses import dataclass
 import torch
 
 from memstore_lib import _checks, memories
-from memstore_lib.device import one_thread, resolve
+from memstore_lib.device import full_precision, one_thread, resolve
 from memstore_lib.scores import Score
 
 BINS = 4096
-_CHUNK = 4096
-_GROUP = 64  # queries whose histograms are filled together
+DRAWS = ("cpu", "device")
+_CHUNK = 4096  # keys drawn together
+_BLOCK = 4 * _CHUNK  # keys counted together, as a call for each query costs as much as counting a thousand or two
+_DEVICE_BLOCK = 1 << 16  # the same on a GPU, where a call must be large to be worth it
+_TILE = 1024  # keys multiplied together: 256 queries' products with them are 1 MB and stay in cache
+_GROUP = 256  # queries multiplied together
 
 
 @dataclass(frozen=True)
@@ -62,14 +71,15 @@ class Spectrum:
         """Return the sum of each function of s, (bins,) each, over every query's other keys: (n, functions)."""
         columns = torch.stack(functions, dim=1)
         # By blocks, as a float64 copy of all counts would be as large as everything else together.
-        return torch.cat([block.double() @ columns for block in self.counts.split(_GROUP)])
+        return torch.cat([block.double() @ columns for block in self.counts.split(64)])
 
     def squared_ratio(self, score: Score) -> torch.Tensor:
         """Return the squared ISR of each query, (n,), for an elementwise score.
 
         Binning replaces a similarity by its bin's centre. For the exponential score its bias is (β · 2/bins)²/12 of
-        the ratio: with 4,096 bins 1e-6 at β = 8 and 1e-5 at β = 25. Where the score is 0 at the cosine, the ratio is
-        infinite.
+        the ratio: with 4,096 bins 1e-6 at β = 8 and 1e-5 at β = 25. Similarities are products in float32, whose
+        rounding adds up to another 1.5e-6 there, and less than 1e-6 below β = 8. For the other registered scores both
+        together stay below 3e-6. Where the score is 0 at the cosine, the ratio is infinite.
 
         Raises:
             ValueError: a score whose squares overflow.
@@ -149,6 +159,7 @@ def spectra(
     bins: int = BINS,
     antipodes: bool = False,
     device: str | torch.device | None = None,
+    draws: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterable[Spectrum]:
     """Yield the spectrum at each M of a grid; the keys are drawn as they are needed.
@@ -158,15 +169,18 @@ def spectra(
         d: key dimension.
         queries: independent queries, at least 2.
         cosine: c between a query and its target's key; it does not change the draws.
-        seed: of the queries and of the keys, which are drawn on the CPU.
+        seed: of the queries and of the keys.
         bins: bins over [-1, 1].
         antipodes: let the queries come in pairs q, -q, whose histograms are mirror images: half the work for as many
             queries. A steep score sees next to no correlation in a pair; a score of s² would see nothing else.
-        device: where to multiply; None for the default device.
+        device: where to multiply and count; None for the default device.
+        draws: ``"cpu"`` draws the keys there, the same for every device. ``"device"`` draws them where they are
+            multiplied: other keys of the same law, and much faster on a GPU.
         progress: called with keys done and keys in all, after each chunk.
 
     Raises:
-        ValueError: an empty or unsorted grid, sizes too small, a cosine outside [-1, 1].
+        ValueError: an empty or unsorted grid, sizes too small, an odd number of queries for antipodes, a cosine outside
+            [-1, 1], draws of another name.
         TypeError: sizes that are not integers.
     """
     grid = _checks.grid(grid, minimum=2)
@@ -176,12 +190,15 @@ def spectra(
         _checks.integer("bins", bins, minimum=16, maximum=_checks.LONGEST),
     )
     _checks.size(queries=queries, bins=bins)
+    _checks.choice("draws", draws, DRAWS)
     c, target = _checks.cosine(cosine), resolve(device)
     draw = memories.replicate_generator(seed, 0)
     if antipodes and queries % 2:
         raise ValueError(f"queries must be even to come in pairs of antipodes, got {queries}")
     bank = memories.unit_keys(queries // 2 if antipodes else queries, d, generator=draw, device=target)
-    counter = _Counter(bank, bins)
+    counter, chunk = _Counter(bank, bins), _CHUNK
+    if draws == "device" and target.type != "cpu":
+        draw, chunk = torch.Generator(target).manual_seed(draw.initial_seed()), _DEVICE_BLOCK
     keys = torch.empty(0, d, device=target)
     done = 0
     for M in grid:
@@ -189,49 +206,110 @@ def spectra(
         with one_thread():
             while done < M - 1:
                 if len(keys) == 0:  # always whole chunks, so that the draws do not depend on the grid
-                    keys = memories.unit_keys(_CHUNK, d, generator=draw, device=target)
+                    keys = memories.unit_keys(chunk, d, generator=draw, device=target)
                 part, keys = keys[: M - 1 - done], keys[M - 1 - done :]
                 counter.add(part)
                 done += len(part)
                 if progress is not None:
                     progress(done, grid[-1] - 1)
-        counts = counter.flush()
-        counts = counts.to(torch.int16 if counts.max() < 1 << 15 else torch.int64)
+            counts = counter.flush()
+            short = M <= 1 << 15 or counts.max() < 1 << 15
+            counts = counts.to(torch.int16 if short else torch.int64, copy=True)
         if antipodes:
             counts = torch.stack([counts, counts.flip(1)], dim=1).flatten(0, 1)  # a pair stays in one replicate
         yield Spectrum(M, counts, c)
 
 
 class _Counter:
-    """Histograms of a bank of queries, filled in place: a fresh array for each chunk would cost more than counting."""
+    """Histograms of a bank of queries, in buffers that are made once: fresh arrays would cost more than counting."""
 
     def __init__(self, bank: torch.Tensor, bins: int) -> None:
-        self.bank, self.bins = bank * (bins / 2), bins
-        self.total = torch.zeros(len(bank), bins, dtype=torch.float64)
-        # Float32 counts exactly up to 2²⁴ = 16.7 million, so it is emptied into the total in time.
-        self.recent = torch.zeros(len(bank), bins, dtype=torch.float32, device=bank.device)
-        self.since = 0
-        self.one = torch.ones((), device=bank.device)
-        self.shape = (min(_GROUP, len(bank)), _CHUNK)
-        self.at = torch.empty(self.shape, dtype=bank.dtype, device=bank.device)
-        self.index = torch.empty(self.shape, dtype=torch.int64, device=bank.device)
+        device, on_cpu = bank.device, bank.device.type == "cpu"
+        self.bank = bank * (bins / 2)
+        self.middle = torch.full((), bins / 2 + 1, dtype=bank.dtype, device=device)  # where s = 0 lies
+        # A bin on either side of [-1, 1]: rounding may carry s = ±1 over the border, and clamping costs a pass.
+        self.tally = (_RowTally if on_cpu else _ScatterTally)(len(bank), bins + 2, device)
+        self.block, self.tile = (_BLOCK, _TILE) if on_cpu else (_DEVICE_BLOCK, _DEVICE_BLOCK)
+        self.waiting = torch.empty(self.block, bank.shape[1], dtype=bank.dtype, device=device)
+        self.filled = 0
+        group = min(_GROUP, len(bank))
+        self.product = torch.empty(group * self.tile, dtype=bank.dtype, device=device)
+        self.index = torch.empty(group, self.block, dtype=self.tally.index, device=device)
 
     def add(self, keys: torch.Tensor) -> None:
-        """Count the similarities of all queries with some keys, (at most a chunk, d)."""
-        n = len(keys)
-        for start in range(0, len(self.bank), _GROUP):
-            group = self.bank[start : start + _GROUP]
-            at, index = self.at[: len(group), :n], self.index[: len(group), :n]
-            torch.mm(group, keys.T, out=at) if n == _CHUNK else at.copy_(group @ keys.T)
-            index.copy_(at.add_(self.bins / 2).clamp_(0, self.bins - 1))  # s = ±1 to rounding stays in its row
-            self.recent[start : start + _GROUP].scatter_add_(1, index, self.one.expand_as(index))
-        self.since += n
-        if self.since >= 1 << 22:
-            self.flush()
+        """Count the similarities of all queries with some keys, (m, d)."""
+        while len(keys):
+            part, keys = keys[: self.block - self.filled], keys[self.block - self.filled :]
+            self.waiting[self.filled : self.filled + len(part)] = part
+            self.filled += len(part)
+            if self.filled == self.block:
+                self._empty()
 
     def flush(self) -> torch.Tensor:
-        """Return the counts so far."""
-        self.total += self.recent.cpu()
+        """Return the counts so far, (n, bins) integers, which go on counting: copy them to keep them."""
+        self._empty()
+        total = self.tally.counts()
+        for border, inside in ((0, 1), (-1, -2)):
+            total[:, inside] += total[:, border]
+            total[:, border] = 0
+        return total[:, 1:-1]
+
+    def _empty(self) -> None:
+        """Count the keys that are waiting."""
+        with full_precision():
+            for start in range(0, len(self.bank), _GROUP):
+                group = self.bank[start : start + _GROUP]
+                index = self.index[: len(group), : self.filled]
+                for at in range(0, self.filled, self.tile):
+                    keys = self.waiting[at : min(at + self.tile, self.filled)]
+                    product = self.product[: len(group) * len(keys)].view(len(group), len(keys))
+                    torch.addmm(self.middle, group, keys.T, out=product)
+                    index[:, at : at + len(keys)] = product  # cuts off the fraction
+                self.tally.add(start, index)
+        self.filled = 0
+
+
+class _RowTally:
+    """Counts on the CPU: a call of bincount for each query, whose row of counts stays in the innermost cache."""
+
+    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+        self.index = torch.int16 if width < 1 << 15 else torch.int32
+        self.width = width
+        self.total = torch.zeros(rows, width, dtype=torch.int64, device=device)
+
+    def add(self, start: int, index: torch.Tensor) -> None:
+        """Count (n, m) bins of the queries from ``start`` on."""
+        for row, bins in zip(self.total[start : start + len(index)], index, strict=True):
+            row.add_(torch.bincount(bins, minlength=self.width))
+
+    def counts(self) -> torch.Tensor:
+        """Return the counts so far, (rows, width)."""
+        return self.total
+
+
+class _ScatterTally:
+    """Counts on another device: one call for all queries, with atomic additions there."""
+
+    index = torch.int64  # what scatter_add_ takes
+
+    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+        # Sums of integers do not depend on their order. MPS adds floats, which count exactly to 2²⁴ = 16.7 million.
+        kind = torch.int32 if device.type == "cuda" else torch.float32
+        self.recent = torch.zeros(rows, width, dtype=kind, device=device)
+        self.one = torch.ones((), dtype=kind, device=device)
+        self.total = torch.zeros(rows, width, dtype=torch.int64)
+        self.since = 0
+
+    def add(self, start: int, index: torch.Tensor) -> None:
+        """Count (n, m) bins of the queries from ``start`` on."""
+        self.recent[start : start + len(index)].scatter_add_(1, index, self.one.expand_as(index))
+        self.since += index.shape[1]  # of every group of queries, so early rather than late
+        if self.since >= 1 << 23:
+            self.counts()
+
+    def counts(self) -> torch.Tensor:
+        """Return the counts so far, (rows, width)."""
+        self.total += self.recent.cpu().long()
         self.recent.zero_()
         self.since = 0
         return self.total

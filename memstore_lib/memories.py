@@ -89,7 +89,8 @@ def unit_keys(
     """
     M, d_k = _checks.integer("M", M), _checks.integer("d_k", d_k)
     target = resolve(device)
-    return _unit(_normal(M, d_k, generator_for(seed, generator), dtype)).to(target)
+    keys = _normal(M, d_k, generator_for(seed, generator), dtype)
+    return keys.div_(keys.norm(dim=-1, keepdim=True)).to(target)  # in place: measurements draw millions
 
 
 def values(

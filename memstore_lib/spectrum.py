@@ -25,6 +25,8 @@ from memstore_lib.measurement import Measurement
 from memstore_lib.scores import Exponential, Score
 
 ATTENTION = ("weight", "entropy", "gradient")
+MEASURED = ("store", "d", "M", "cosine", "replicate", "mean_square", "mean", "median")
+SOFTMAX = ("store", "M", "cosine", "replicate", *ATTENTION)
 
 
 def interference(
@@ -36,7 +38,10 @@ def interference(
     replicates: int = 20,
     cosines: Iterable[float] = (1.0,),
     seed: int = 0,
+    bins: int = BINS,
+    antipodes: bool = False,
     device: str | torch.device | None = None,
+    draws: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Measurement, pd.DataFrame]:
     """Measure many scores, sharpness rules and cosines along a grid, from one pass over the keys.
@@ -49,7 +54,8 @@ def interference(
         queries: queries in all; they are dealt to the replicates.
         replicates: groups of queries, at least 2. See :mod:`memstore_lib.counting` for why they are uncorrelated.
         cosines: cosines c between query and target's key to evaluate; the same draws serve all.
-        seed, device, progress: as in :func:`memstore_lib.counting.spectra`.
+        antipodes: as in :func:`memstore_lib.counting.spectra`; each replicate must get whole pairs.
+        seed, bins, device, draws, progress: as in :func:`memstore_lib.counting.spectra`.
 
     Returns:
         What :func:`read` does.
@@ -59,7 +65,10 @@ def interference(
     """
     if _checks.integer("queries", queries) < _checks.integer("replicates", replicates, minimum=2):
         raise ValueError(f"queries must number at least replicates = {replicates}, got {queries}")
-    seen = spectra(grid, d=d, queries=queries, seed=seed, device=device, progress=progress)
+    if antipodes and queries % (2 * replicates):
+        raise ValueError(f"queries must be a multiple of 2 · replicates = {2 * replicates} for pairs, got {queries}")
+    options = {"bins": bins, "antipodes": antipodes, "device": device, "draws": draws, "progress": progress}
+    seen = spectra(grid, d=d, queries=queries, seed=seed, **options)  # type: ignore[arg-type]
     return read(seen, scores, d=d, replicates=replicates, cosines=cosines)
 
 
@@ -95,7 +104,7 @@ def read(
     cosines = [_checks.cosine(c) for c in cosines]
     if not cosines or len(set(cosines)) < len(cosines):
         raise ValueError(f"cosines must be at least one and all different, got {cosines}")
-    rows, softmax = [], []
+    tables, softmax = [], []
     for spectrum in spectra:
         if not isinstance(spectrum, Spectrum):
             raise TypeError(f"spectra must hold Spectrum objects, got {type(spectrum).__name__}")
@@ -104,24 +113,58 @@ def read(
             raise ValueError(f"queries must number at least replicates = {replicates}, got {n}")
         chosen = {label: _score(label, entry, M) for label, entry in scores.items()}
         sharp = {label: score.beta for label, score in chosen.items() if isinstance(score, Exponential)}
-        functions = [score(spectrum.centres) ** 2 for score in chosen.values()]
+        centres = spectrum.centres
+        functions = [score(centres) ** 2 for score in chosen.values()]
         functions += [one for beta in sharp.values() for one in spectrum._exponentials(beta)]
         sums = spectrum._sums(*functions)  # all at once: reading the counts is what takes time
         for seen in map(spectrum.at_cosine, cosines):
-            for k, (label, score) in enumerate(chosen.items()):
-                for r, group in enumerate(seen._over_signal(sums[:, k], score).tensor_split(replicates)):
-                    root = group.sqrt().numpy()
-                    summary = (group.mean().item(), float(root.mean()), float(np.median(root)))
-                    rows.append((label, d, M, seen.cosine, r, *summary))
-            for k, (label, beta) in enumerate(sharp.items()):
-                at = len(chosen) + 2 * k
-                weight, entropy = seen._attention(beta, sums[:, at : at + 2])
-                measured = torch.stack([weight, entropy, beta * weight * (1 - weight)], dim=1)
-                for r, group in enumerate(measured.tensor_split(replicates)):
-                    softmax.append((label, M, seen.cosine, r, *group.mean(0).tolist()))
-    columns = ["store", "d", "M", "cosine", "replicate", "mean_square", "mean", "median"]
-    extra = pd.DataFrame(softmax, columns=["store", "M", "cosine", "replicate", *ATTENTION])
-    return Measurement(pd.DataFrame(rows, columns=columns)), extra
+            squares = [seen._over_signal(sums[:, k], score) for k, score in enumerate(chosen.values())]
+            at = {"store": list(chosen), "d": d, "M": M, "cosine": seen.cosine}
+            tables.append(_table(at, _summaries(torch.stack(squares, dim=1).numpy(), replicates)))
+            if sharp:
+                pairs = sums[:, len(chosen) :].unflatten(1, (len(sharp), 2)).unbind(1)
+                attention = [seen._attention(beta, one) for beta, one in zip(sharp.values(), pairs, strict=True)]
+                weight, entropy = (torch.stack(part, dim=1).numpy() for part in zip(*attention, strict=True))
+                columns = (weight, entropy, np.array(list(sharp.values())) * weight * (1 - weight))
+                means = {name: _means(column, replicates) for name, column in zip(ATTENTION, columns, strict=True)}
+                softmax.append(_table({"store": list(sharp), "M": M, "cosine": seen.cosine}, means))
+    return Measurement(_joined(tables, MEASURED)), _joined(softmax, SOFTMAX)
+
+
+def _groups(x: np.ndarray, replicates: int) -> list[np.ndarray]:
+    """Deal the rows of (n, m) to replicates, one more to the first ones where n does not divide: (r, rows, m) each."""
+    size, longer = divmod(len(x), replicates)
+    border = longer * (size + 1)
+    width = x.shape[1]
+    parts = x[:border].reshape(longer, size + 1, width), x[border:].reshape(replicates - longer, size, width)
+    return [part for part in parts if len(part)]
+
+
+def _means(x: np.ndarray, replicates: int) -> np.ndarray:
+    """Return the mean of (n, m) in each replicate, (replicates, m)."""
+    return np.concatenate([group.mean(1) for group in _groups(x, replicates)])
+
+
+def _summaries(squares: np.ndarray, replicates: int) -> dict[str, np.ndarray]:
+    """Return what a :class:`Measurement` holds of squared ratios (n, m), (replicates, m) each."""
+    ratios = np.sqrt(squares)
+    return {
+        "mean_square": _means(squares, replicates),
+        "mean": _means(ratios, replicates),
+        "median": np.concatenate([np.median(group, axis=1) for group in _groups(ratios, replicates)]),
+    }
+
+
+def _table(at: Mapping[str, object], columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return a row for each store and replicate, of columns (replicates, stores)."""
+    replicates, stores = next(iter(columns.values())).shape
+    store = {"store": np.repeat(np.array(at["store"], dtype=object), replicates)}
+    rest = {"replicate": np.tile(np.arange(replicates), stores)}
+    return pd.DataFrame({**at, **store, **rest, **{name: column.T.ravel() for name, column in columns.items()}})
+
+
+def _joined(tables: list[pd.DataFrame], columns: tuple[str, ...]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True)[list(columns)] if tables else pd.DataFrame(columns=list(columns))
 
 
 def _score(label: str, entry: Score | Callable[[int], Score], M: int) -> Score:

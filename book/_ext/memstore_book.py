@@ -8,6 +8,7 @@ It holds what ``_config.yml`` cannot say, in parts, each a module beside this on
 * ``memstore_mathml``   its formulas;
 * ``memstore_icons``    the theme's icon fonts shrink to the icons that are used;
 * ``memstore_report``   the ``{build-report}`` directive, and the seconds each chapter took at the end of a build;
+* ``memstore_bench``    the ``{bench-table}`` directive: what ``make bench`` last measured;
 * ``memstore_ledger``   the ``{ledger}`` directive: every claim of the sources, and how it fared in this build;
 * ``memstore_repository``  buttons and links lead to the repository of this copy, a fork's to the fork;
 * ``memstore_share``    what search engines, link previews and citations need, with the picture of ``memstore_preview``.
@@ -19,6 +20,7 @@ import os
 import re
 from typing import Any
 
+import memstore_bench
 import memstore_cache
 import memstore_icons
 import memstore_ledger
@@ -78,6 +80,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     memstore_mathml.setup(app)
     memstore_icons.setup(app)
     memstore_report.setup(app)
+    memstore_bench.setup(app)
     memstore_ledger.setup(app)
     memstore_repository.setup(app)
     memstore_share.setup(app)
