@@ -175,7 +175,8 @@ class _Run:
 
 
 def _whole_numbers(counter: histograms.Histograms) -> torch.Tensor:
-    return counter.flush().to(torch.int64)
+    # A copy, as the counter goes on with its own, and without gaps, as ranks add up nothing else.
+    return counter.flush().to(torch.int64).clone(memory_format=torch.contiguous_format)
 
 
 def _read(job: Job, stage: Stage, counts: np.ndarray) -> tuple[list[list], list[list]]:
