@@ -173,6 +173,10 @@ def test_progress_counts_every_key_once():
     measure(job(), progress=told.append)
     assert told == sorted(told)
     assert told[-1] == job().keys == 3 * 699
+    told.clear()
+    measure(job(grid=[700], replicates=2), progress=told.append)  # two blocks of 64 at a time; the last is cut short
+    of_one = [128, 256, 384, 512, 640, 699]
+    assert told == of_one + [699 + keys for keys in of_one]
 
 
 def test_another_counter_can_be_put_in():
