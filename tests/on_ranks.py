@@ -22,7 +22,8 @@ def memories(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
 
 def shares(ranks: int) -> list[int]:
     """How many of the 1,000 keys each rank has; rank 1 has none."""
-    return [1000 - sum(range(1, ranks)), 0, *range(2, ranks)] if ranks > 1 else [1000]
+    others = [0, *range(2, ranks)][: ranks - 1]
+    return [1000 - sum(others), *others]
 
 
 def main(path: Path) -> None:
@@ -34,7 +35,6 @@ def main(path: Path) -> None:
         for dtype in (torch.float32, torch.float64):
             Q, K, V = memories(dtype)
             sizes = shares(ranks.size)
-            sizes[0] = 1000 - sum(sizes[1:])
             k, v = K.split(sizes)[ranks.rank], V.split(sizes)[ranks.rank]
             recalled[str(dtype)] = sharding.recall(Q, k, v, BETA, ranks, chunk=64).tolist()
         if found is not None:
