@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from memstore_lib import _checks, memories
+from memstore_lib import _checks, _watched, memories
 from memstore_lib.device import one_thread, resolve
 from memstore_lib.scores import Score
 
@@ -163,7 +163,8 @@ def spectra(
         antipodes: let the queries come in pairs q, -q, whose histograms are mirror images: half the work for as many
             queries. A steep score sees next to no correlation in a pair; a score of s² would see nothing else.
         device: where to multiply; None for the default device.
-        progress: called with keys done and keys in all, after each chunk.
+        progress: called with keys done and keys in all, after each chunk; None shows a bar on a terminal and in a
+            notebook when it takes long, but nothing in a build's pages.
 
     Raises:
         ValueError: an empty or unsorted grid, sizes too small, a cosine outside [-1, 1].
@@ -184,6 +185,8 @@ def spectra(
     counter = _Counter(bank, bins)
     keys = torch.empty(0, d, device=target)
     done = 0
+    if progress is None:
+        progress = _watched.bar("keys")
     for M in grid:
         # Not a decorator: a generator's body runs later than its call.
         with one_thread():
