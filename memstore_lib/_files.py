@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_MASK = os.umask(0o077)  # can be asked for only by setting it
+os.umask(_MASK)
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
@@ -19,6 +22,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
+        os.chmod(temporary, 0o666 & ~_MASK)  # as any other new file: a temporary one is for its owner alone
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
-from memstore_lib import _checks, memories
+from memstore_lib import _checks, _watched, memories
 from memstore_lib.device import full_precision, one_thread, resolve
 from memstore_lib.scores import Score
 
@@ -176,7 +176,8 @@ def spectra(
         device: where to multiply and count; None for the default device.
         draws: ``"cpu"`` draws the keys there, the same for every device. ``"device"`` draws them where they are
             multiplied: other keys of the same law, and much faster on a GPU.
-        progress: called with keys done and keys in all, after each chunk.
+        progress: called with keys done and keys in all, after each chunk; None shows a bar on a terminal and in a
+            notebook when it takes long, but nothing in a build's pages.
 
     Raises:
         ValueError: an empty or unsorted grid, sizes too small, an odd number of queries for antipodes, a cosine outside
@@ -201,6 +202,8 @@ def spectra(
         draw, chunk = torch.Generator(target).manual_seed(draw.initial_seed()), _DEVICE_BLOCK
     keys = torch.empty(0, d, device=target)
     done = 0
+    if progress is None:
+        progress = _watched.bar("keys")
     for M in grid:
         # Not a decorator: a generator's body runs later than its call.
         with one_thread():

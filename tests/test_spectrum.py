@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import special
 
-from memstore_lib import memories, sharpness, spectrum, theory
+from memstore_lib import _watched, memories, sharpness, spectrum, theory
 from memstore_lib.scores import Exponential, Linear, ReLU, Score
 from memstore_lib.sharpness import Fixed, Su, YaRN
 from memstore_lib.spectrum import Spectrum, attention_table, interference, read, spectra
@@ -236,6 +236,20 @@ def test_progress_is_told():
     list(spectra([100, 9000], **SMALL, progress=lambda done, of: told.append((done, of))))
     assert told[-1] == (8999, 8999)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_a_reader_sees_a_bar_when_a_pass_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(_watched, "somebody_waits", lambda: True)
+    monkeypatch.setattr(_watched, "SILENT_S", 0.0)
+    list(spectra([100, 9000], **SMALL))
+    assert "keys: 100%|" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("build", "terminal", "shown"), [("", True, True), ("1", True, False), ("", False, False)])
+def test_nobody_watches_a_build(monkeypatch, build, terminal, shown):
+    monkeypatch.setenv("MEMSTORE_BUILD", build)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    assert (_watched.bar("keys") is not None) == shown
 
 
 # --- bad input -------------------------------------------------------------------------------------
