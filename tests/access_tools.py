@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +70,13 @@ TABLES = """() => {
     unscoped: tables.filter((table) => table.querySelector("th:not([scope=col]):not([scope=row])")).map(name),
   };
 }"""
+
+#: What would move although the reader asked for less motion.
+MOVING = """() => [...document.querySelectorAll("*")].filter((element) => {
+  const style = getComputedStyle(element);
+  const durations = `${style.transitionDuration},${style.animationDuration}`.split(",").map(parseFloat);
+  return style.scrollBehavior === "smooth" || durations.some((seconds) => seconds > 0);
+}).map((element) => element.outerHTML.slice(0, 100))"""
 
 #: Sideways scrolling, and the characters in a line of plain text.
 SPREAD = """async () => {
@@ -221,3 +230,20 @@ def spread(page: Page, widths: tuple[int, ...]) -> dict[int, dict[str, float]]:
         page.set_viewport_size({"width": width, "height": 800})
         found[width] = page.evaluate(SPREAD)
     return found
+
+
+#: Where Altair's script takes the chart.
+SPEC = re.compile(r'\}\)\((?=\{"\$schema")')
+
+
+def charts(html: str) -> list[dict[str, Any]]:
+    """Return the charts of a page as Vega-Lite, in order."""
+    return [json.JSONDecoder().raw_decode(html, found.end())[0] for found in SPEC.finditer(html)]
+
+
+def walk(node: object) -> Iterator[dict[str, Any]]:
+    """Yield every mapping in a chart."""
+    if isinstance(node, dict):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk(child)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import re
 import statistics
 import threading
 from collections.abc import Iterator
@@ -331,23 +329,6 @@ def accessibility(page: Page, options: dict[str, Any] | None = None) -> list[str
         if violation["impact"] in {"serious", "critical"}
         for node in violation["nodes"]
     ]
-
-
-#: Where Altair's script takes the chart.
-SPEC = re.compile(r'\}\)\((?=\{"\$schema")')
-
-
-def charts(html: str) -> list[dict[str, Any]]:
-    """Return the charts of a page as Vega-Lite, in order."""
-    return [json.JSONDecoder().raw_decode(html, found.end())[0] for found in SPEC.finditer(html)]
-
-
-def walk(node: object) -> Iterator[dict[str, Any]]:
-    """Yield every mapping in a chart."""
-    if isinstance(node, dict):
-        yield node
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from walk(child)
 
 
 SLIDE = """async ([index, share]) => {

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 from bs4 import BeautifulSoup
 
-from tests import site_tools
+from tests import access_tools, site_tools
 from tests.views import DARK, FIRST, FURTHER_WIDTHS, NAMES, PAGES, PLACES, VIEWS, each_page, each_view
 
 pytestmark = pytest.mark.site
@@ -84,6 +84,11 @@ def test_lines_and_points_have_contrast(look, name, view):
 
 
 @each_page()
+def test_nothing_moves_for_those_who_ask_for_less_motion(look, name):
+    assert look(name, *FIRST)["moving"] == []
+
+
+@each_page()
 def test_from_phones_to_very_wide_screens(look, name):
     found = look(name, *FIRST)["spread"]
     assert list(found) == list(FURTHER_WIDTHS)
@@ -93,7 +98,7 @@ def test_from_phones_to_very_wide_screens(look, name):
 
 
 def charts(site, name: str) -> list[dict]:
-    return site_tools.charts((site / f"{name}.html").read_text(encoding="utf8"))
+    return access_tools.charts((site / f"{name}.html").read_text(encoding="utf8"))
 
 
 @each_page(list(PAGES))
@@ -103,7 +108,7 @@ def test_no_series_is_told_by_its_colour_alone(site, name):
         if not rows or not isinstance(rows[0], dict) or "store" not in rows[0]:
             continue
         shapes = {}
-        for node in site_tools.walk(chart["layer"]):
+        for node in access_tools.walk(chart["layer"]):
             if isinstance(shape := node.get("shape"), dict):
                 shapes |= zip(shape["scale"]["domain"], shape["scale"]["range"], strict=True)
         stores = {row["store"] for row in rows}

@@ -53,6 +53,7 @@ def looker(chromium: site_tools.Chromium, addresses: dict[str, str]) -> Look:
             if view in (FIRST, DARK):
                 found["pale"] = seen.page.evaluate(access_tools.PALE)
             if view == FIRST:
+                found["moving"] = seen.page.evaluate(access_tools.MOVING)
                 found["tables"] = seen.page.evaluate(access_tools.TABLES)
                 found["spoken"] = access_tools.spoken(seen.page)
                 found["keyboard"] = access_tools.keyboard(seen.page)
