@@ -6,6 +6,7 @@ pages. They are one story, told in the order of the tests; each leaves the copy 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -45,7 +46,7 @@ chapters:
 
 PAGES = {
     "book/intro.md": "# A small book\n\nFirst page.\n",
-    "book/reproducibility.md": "# Reproducibility\n\n```{build-report}\n```\n",
+    "book/reproducibility.md": "# Reproducibility\n\n```{build-report}\n```\n\n```{bench-table}\n```\n",
     "book/chapter.md": """\
 ---
 jupytext:
@@ -222,6 +223,23 @@ def test_nothing_changed_executes_nothing(book):
     outcome = book.built()
     assert outcome.executed == 0
     assert "the page is unchanged" in outcome.log
+
+
+def test_a_benchmark_is_shown_by_the_next_build(book):
+    assert "Run make bench" in book.text("reproducibility")
+    row = {"part": "p", "name": "ours / floor", "unit": "×", "median": 1.5, "low": 1, "high": 2, "runs": 7, "note": ""}
+    told = ("date", "device", "machine", "python", "torch", "version", "commit", "library")
+    path = book.root / "_build/bench/bench.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**{name: f"some {name}" for name in told}, "missing": {}, "results": [row]}))
+    assert book.built().executed == 0
+    shown = book.text("reproducibility")
+    assert "ours / floor p 1.5 × 1 × 2 × 7 –" in shown
+    assert "Measured some date on some device" in shown
+    assert "commit some commit. The library has changed since" in shown
+    path.unlink()
+    assert book.built().executed == 0
+    assert "Run make bench" in book.text("reproducibility")
 
 
 def test_plain_build_gives_the_same_pages(book, tmp_path):

@@ -96,7 +96,7 @@ class WriteBench(SphinxPostTransform):
         from memstore_lib._files import digest
 
         for node in list(self.document.findall(BenchNode)):
-            results = read(Path(self.app.outdir).parent / "bench" / "bench.json")
+            results = read(Path(self.app.srcdir) / "_build" / "bench" / "bench.json")
             node.replace_self(shown(results, digest(Path(memstore_lib.__file__).parent)))
 
 
