@@ -100,7 +100,7 @@ SETTINGS = {
             validation_windows=32,
             seeds=2,
         ),
-        # Long enough for the two transformers to cross.
+        # Long enough for the two transformers to come close.
         Settings(
             "medium",
             d_model=128,

@@ -1,9 +1,9 @@
 """Measure interference from the shell, on one process or with torchrun on many.
 
-  memstore --memories 2**24 --scores exp,relu2 --rules su,yarn --output results.csv
+  memstore --memories 2^24 --scores exp,relu2 --rules su,yarn --output results.csv
 
   torchrun --standalone --nproc-per-node 4 -m memstore_lib.sharding \\
-      --memories 2**30 --rules su --replicates 4 --checkpoint kept --output results.csv
+      --memories 2^30 --rules su --replicates 4 --checkpoint kept --output results.csv
 
 One pass over the keys serves all scores, rules, cosines and numbers of memories. With --checkpoint the same command, on
 any number of ranks, goes on where it was stopped.
