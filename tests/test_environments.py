@@ -16,7 +16,7 @@ from tests.test_build import Book, ended, small_book
 
 pytestmark = pytest.mark.build
 
-PATIENCE_S = 120  # until a build has reached a cell, or a kernel has noticed that its build is gone
+PATIENCE_S = 240  # until a build has reached a cell, or a kernel has noticed that its build is gone
 WAITS = """\
 import os, pathlib, time
 seen, hold = pathlib.Path("seen"), pathlib.Path("hold")
