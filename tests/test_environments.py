@@ -87,7 +87,8 @@ def test_a_build_that_was_killed_can_be_repeated(book):
         kernel = psutil.Process(int(wait_for(lambda: read(seen), "the cell runs")))
     finally:
         build.kill()
-        build.communicate()
+        build.stdout.close()  # a kernel that lives on would keep it open
+        build.wait()
     wait_for(lambda: not kernel.is_running(), "the kernel ends")
     assert hold.exists(), "or else the cell would have ended by itself"
     hold.unlink()
