@@ -16,7 +16,7 @@ from tests.test_build import Book, ended, small_book
 
 pytestmark = pytest.mark.build
 
-PATIENCE_S = 120  # until a build has reached a cell, or a kernel has noticed that its build is gone
+PATIENCE_S = 240  # until a build has reached a cell, or a kernel has noticed that its build is gone
 WAITS = """\
 import os, pathlib, time
 seen, hold = pathlib.Path("seen"), pathlib.Path("hold")
@@ -87,7 +87,8 @@ def test_a_build_that_was_killed_can_be_repeated(book):
         kernel = psutil.Process(int(wait_for(lambda: read(seen), "the cell runs")))
     finally:
         build.kill()
-        build.communicate()
+        build.stdout.close()  # a kernel that lives on would keep it open
+        build.wait()
     wait_for(lambda: not kernel.is_running(), "the kernel ends")
     assert hold.exists(), "or else the cell would have ended by itself"
     hold.unlink()

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from tests.sources import ROOT
 
 ABSENT_FROM_CONDA = {"python", "pip"}
+OF_CUDA = ("nvidia-", "cuda-", "triton")
 CONDA_NAMES = {"pytorch-cpu": "torch"}
 
 
@@ -65,9 +66,8 @@ def test_the_lock_lists_everything_that_its_packages_need():
             needed = Requirement(text)
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 name = canonicalize_name(needed.name)
-                # PyPI's torch for Linux brings CUDA packages, whose versions it pins itself.
-                if requirement.name == "torch" and name not in pinned:
-                    assert "==" in str(needed.specifier), needed
+                # PyPI's torch for Linux brings CUDA packages, whose versions it chooses itself.
+                if requirement.name == "torch" and name.startswith(OF_CUDA):
                     continue
                 assert name in pinned, f"{requirement.name} needs {name}"
                 assert needed.specifier.contains(pinned[name], prereleases=True), f"{requirement.name} needs {needed}"
@@ -77,7 +77,7 @@ def test_the_lock_lists_everything_that_its_packages_need():
 def test_every_pin_supports_the_python_versions_that_the_project_names(python):
     for requirement in lock():
         if requirement.marker is None or requirement.marker.evaluate():
-            supported = metadata.metadata(requirement.name)["Requires-Python"]
+            supported = metadata.metadata(requirement.name).get("Requires-Python")
             assert supported is None or Requirement(f"x{supported}").specifier.contains(python), requirement
 
 
