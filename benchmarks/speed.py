@@ -39,7 +39,7 @@ def floor(queries: int, grid: list[int], seed: int, device: torch.device) -> Non
     """Draw the keys and multiply them with the queries, in tiles that suit the cache: what any measurement must do."""
     draw = memories.replicate_generator(seed, 0)
     bank = memories.unit_keys(queries, D, generator=draw, device=device)
-    tile = counting._TILE if device.type == "cpu" else counting._CHUNK
+    tile = min(counting._TILE // queries, 1024) if device.type == "cpu" else counting._CHUNK
     product = torch.empty(queries, tile, device=device)
     for _ in range(0, grid[-1], counting._CHUNK):
         keys = memories.unit_keys(counting._CHUNK, D, generator=draw, device=device)

@@ -30,9 +30,8 @@ from memstore_lib.scores import Score
 BINS = 4096
 DRAWS = ("cpu", "device")
 _CHUNK = 4096  # keys drawn together
-_BLOCK = 4 * _CHUNK  # keys counted together, as a call for each query costs as much as counting a thousand or two
-_DEVICE_BLOCK = 1 << 16  # the same on a GPU, where a call must be large to be worth it
-_TILE = 1024  # keys multiplied together: 256 queries' products with them are 1 MB and stay in cache
+_BLOCK = 1 << 16  # keys counted together: a call for each query costs as much as counting thousands of bins
+_TILE = 1 << 17  # products made together on the CPU, 512 KB: they are still in cache when they become bins
 _GROUP = 256  # queries multiplied together
 
 
@@ -199,7 +198,7 @@ def spectra(
     bank = memories.unit_keys(queries // 2 if antipodes else queries, d, generator=draw, device=target)
     counter, chunk = _Counter(bank, bins), _CHUNK
     if draws == "device" and target.type != "cpu":
-        draw, chunk = torch.Generator(target).manual_seed(draw.initial_seed()), _DEVICE_BLOCK
+        draw, chunk = torch.Generator(target).manual_seed(draw.initial_seed()), _BLOCK
     keys = torch.empty(0, d, device=target)
     done = 0
     if progress is None:
@@ -232,20 +231,21 @@ class _Counter:
         self.middle = torch.full((), bins / 2 + 1, dtype=bank.dtype, device=device)  # where s = 0 lies
         # A bin on either side of [-1, 1]: rounding may carry s = ±1 over the border, and clamping costs a pass.
         self.tally = (_RowTally if on_cpu else _ScatterTally)(len(bank), bins + 2, device)
-        self.block, self.tile = (_BLOCK, _TILE) if on_cpu else (_DEVICE_BLOCK, _DEVICE_BLOCK)
-        self.waiting = torch.empty(self.block, bank.shape[1], dtype=bank.dtype, device=device)
-        self.filled = 0
         group = min(_GROUP, len(bank))
+        self.tile = min(_TILE // group, 1024) if on_cpu else _BLOCK  # keys multiplied together; a GPU wants large steps
+        self.waiting = torch.empty(_BLOCK, bank.shape[1], dtype=bank.dtype, device=device)
+        self.filled = 0
         self.product = torch.empty(group * self.tile, dtype=bank.dtype, device=device)
-        self.index = torch.empty(group, self.block, dtype=self.tally.index, device=device)
+        # Rows a power of two apart would share few places in the cache.
+        self.index = torch.empty(group, _BLOCK + 64, dtype=self.tally.index, device=device)
 
     def add(self, keys: torch.Tensor) -> None:
         """Count the similarities of all queries with some keys, (m, d)."""
         while len(keys):
-            part, keys = keys[: self.block - self.filled], keys[self.block - self.filled :]
+            part, keys = keys[: _BLOCK - self.filled], keys[_BLOCK - self.filled :]
             self.waiting[self.filled : self.filled + len(part)] = part
             self.filled += len(part)
-            if self.filled == self.block:
+            if self.filled == _BLOCK:
                 self._empty()
 
     def flush(self) -> torch.Tensor:

@@ -20,6 +20,7 @@ from memstore_lib.counting import BINS as BINS
 from memstore_lib.counting import Spectrum, spectra
 from memstore_lib.counting import _centres as _centres
 from memstore_lib.counting import _Counter as _Counter
+from memstore_lib.device import one_thread
 from memstore_lib.intervals import interval
 from memstore_lib.measurement import Measurement
 from memstore_lib.scores import Exponential, Score
@@ -72,6 +73,7 @@ def interference(
     return read(seen, scores, d=d, replicates=replicates, cosines=cosines)
 
 
+@one_thread()
 def read(
     spectra: Iterable[Spectrum],
     scores: Mapping[str, Score | Callable[[int], Score]],

@@ -94,7 +94,7 @@ def counted_bins(s: torch.Tensor, bins: int = counting.BINS) -> torch.Tensor:
     """Return the bin into which the counter puts each similarity of a float32 tensor."""
     counter = _Counter(torch.eye(2)[:1], bins)
     found = []
-    for part in s.split(counter.block - 1):  # one short of a block, so that the keys wait for the flush
+    for part in s.split(counting._BLOCK - 1):  # one short of a block, so that the keys wait for the flush
         counter.add(torch.stack([part, (1 - part.double() ** 2).sqrt().float()], dim=1))
         counter.flush()
         found.append(counter.index[0, : len(part)].long() - 1)
@@ -167,7 +167,7 @@ def test_counts_do_not_depend_on_how_keys_arrive():
     bank = memories.unit_keys(300, 16, seed=1, device="cpu")  # more than one group of queries
     keys = memories.unit_keys(2 * counting._BLOCK + 777, 16, seed=2, device="cpu")
     counted = []
-    for sizes in ([len(keys)], [5, 4091, 4096, 9000, len(keys) - 17192]):
+    for sizes in ([len(keys)], [5, 4091, 4096, 9000, 70_000, len(keys) - 87_192]):
         counter = _Counter(bank, 512)
         for part in keys.split(sizes):
             counter.add(part)
