@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+UNFINISHED = ".memstore-"  # begins the name of a file that is being written
 _MASK = os.umask(0o077)  # can be asked for only by setting it
 os.umask(_MASK)
 
@@ -17,8 +18,9 @@ os.umask(_MASK)
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
     """Open a file beside ``path`` for writing, and move it there when all is written; else leave nothing."""
+    path = path.resolve()  # a link goes on leading to the file
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -48,7 +48,7 @@ def dies(monkeypatch, at: int, when: str):
         written += 1
         if written == at and when == "within":
             path.parent.mkdir(exist_ok=True)
-            (path.parent / f"tmp{at}.part").write_bytes(b"half of a fi")
+            (path.parent / f".memstore-{at}.part").write_bytes(b"half of a fi")
             raise Killed
         with _files.whole(path) as file:
             yield file
@@ -76,7 +76,7 @@ def test_a_run_that_dies_at_any_write_goes_on_from_there(tmp_path, monkeypatch, 
             measure(checkpoint=folder)
         again = measure(1 + at % 3, checkpoint=folder)
         assert same(again, undisturbed), at
-        assert [path.name for path in folder.iterdir()] == ["state.npz"]
+        assert {path.name for path in folder.iterdir()} == {"state.npz", ".lock"}
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -146,13 +146,61 @@ def test_parts_count_until_a_new_state_takes_them_in(tmp_path):
     assert (folder.load().counts == 2).all()
 
 
-def test_parts_that_overlap_are_refused(tmp_path):
+def test_blocks_of_two_parts_are_not_counted_twice(tmp_path):
     folder, one = Folder(tmp_path / "kept", {}), state()
     folder.commit(one)
     for rank in (0, 1):
         folder.save_part(one.token, rank, [(0, 2)], one.counts)
-    with pytest.raises(ValueError, match="spans must not overlap"):
-        folder.load()
+    with pytest.warns(UserWarning, match=r"spans must not overlap.*its blocks are counted again"):
+        found = folder.load()
+    assert (found.counts == 2 * one.counts).all()
+    assert [tuple(span) for span in found.done] == [(0, 2)]
+
+
+def test_files_of_others_stay(tmp_path, undisturbed):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    others = [folder / name for name in ("tmpmine.part", "part-of-my-thesis.npz", "notes.txt")]
+    for other in others:
+        other.write_text("mine")
+    assert same(measure(checkpoint=folder), undisturbed)
+    assert [other.read_text() for other in others] == ["mine"] * 3
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_folder_serves_one_run_at_a_time(tmp_path, undisturbed, size):
+    folder = tmp_path / "kept"
+    with Folder(folder, {}).held(), pytest.raises(ValueError, match="must be free, but another run is using it"):
+        measure(size, checkpoint=folder)
+    assert same(measure(size, checkpoint=folder), undisturbed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": 99},
+        {"stage": -1},
+        {"rows": []},
+        {"stage": "first"},
+        {"done": 3},
+    ],
+)
+def test_a_state_of_another_hand_is_refused(tmp_path, change):
+    folder = tmp_path / "kept"
+    with pytest.MonkeyPatch.context() as patched, dies(patched, 12, "after"), pytest.raises(Killed):
+        measure(checkpoint=folder)
+    meta, counts = checkpoints._read(folder / "state.npz")
+    checkpoints._write(folder / "state.npz", {**meta, "state": {**meta["state"], **change}}, counts)
+    with pytest.raises((ValueError, TypeError), match=r"is damaged|checkpoint"):
+        measure(checkpoint=folder)
+
+
+@pytest.mark.parametrize("meta", [{}, {"state": {}}, {"state": {}, "parameters": 3}, []])
+def test_a_state_without_its_entries_is_refused(tmp_path, meta):
+    folder = tmp_path / "kept"
+    checkpoints._write(folder / "state.npz", meta, np.zeros((2, 16), dtype=np.int64))
+    with pytest.raises(ValueError, match=r"is damaged .*; remove this file to start over"):
+        measure(checkpoint=folder)
 
 
 def test_a_damaged_part_is_counted_again(tmp_path, monkeypatch, undisturbed):
@@ -199,7 +247,7 @@ def test_a_damaged_state_is_refused(tmp_path, content):
     measure(checkpoint=folder)
     kept = (folder / "state.npz").read_bytes()
     (folder / "state.npz").write_bytes(kept[: len(kept) // 2] if content == "short" else content)
-    with pytest.raises(ValueError, match=r"is damaged .*; remove the folder to start over"):
+    with pytest.raises(ValueError, match=r"is damaged .*; remove this file to start over"):
         measure(checkpoint=folder)
 
 
@@ -236,5 +284,5 @@ def test_a_disk_that_is_full_or_read_only_loses_nothing(tmp_path, monkeypatch, u
         patched.setattr(*place, refuse)
         with pytest.raises(OSError, match=os.strerror(reason)):
             measure(checkpoint=folder)
-    assert not list(folder.glob("tmp*"))
+    assert not list(folder.glob(".memstore-*"))
     assert same(measure(2, checkpoint=folder), undisturbed)

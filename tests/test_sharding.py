@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import tomllib
@@ -341,6 +342,77 @@ def refused(capsys, tmp_path, *more: str) -> str:
     return said.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--scores", "exp=1e151"], "must be at most 1e150"),
+        (
+            ["--scores", "exp", "--checkpoint", ""],
+            "--checkpoint: must be the name of a file or folder, got ''",
+        ),
+        (["--scores", "exp", "--backend", "abacus"], "argument --backend: invalid choice: 'abacus'"),
+        (["--scores", "exp", "--patience", "1e30"], "patience must lie in (0, 1e+09], got 1e+30"),
+        (["--scores", "exp", "--replicates", "1e8"], "must be at most 1,048,576"),
+    ],
+)
+def test_what_would_fail_late_is_refused_before_any_key_is_drawn(capsys, tmp_path, monkeypatch, more, words):
+    monkeypatch.setattr(blocks, "keys", None)
+    assert words in refused(capsys, tmp_path, *more)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("inside", ["", "kept"])
+def test_the_output_lies_apart_from_the_checkpoint(capsys, tmp_path, inside):
+    said = refused(capsys, tmp_path, "--scores", "exp", "--checkpoint", str(tmp_path / "found.csv" / inside))
+    assert "output must be a file apart from the folder checkpoint" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_half_of_what_torchrun_sets_is_refused(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    assert "RANK and WORLD_SIZE must both be set" in refused(capsys, tmp_path, "--scores", "exp")
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"])
+def test_a_variable_of_torchrun_that_is_no_number_is_refused(capsys, tmp_path, monkeypatch, name):
+    for one in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(one, "0")
+    monkeypatch.setenv(name, "many")
+    assert f"{name} must be a whole number, as torchrun sets it, got 'many'" in refused(
+        capsys, tmp_path, "--scores", "exp"
+    )
+
+
+def test_a_closed_pipe_does_not_turn_success_into_failure(tmp_path, monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert len(run(tmp_path, "--scores", "exp")) > 0
+    sys.stdout.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_help_is_printed_in_any_encoding(encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    command_line = [sys.executable, "-m", "memstore_lib.sharding", "--help"]
+    done = subprocess.run(command_line, cwd=ROOT, env=environment, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert b"--memories" in done.stdout
+
+
+def test_a_link_goes_on_leading_to_the_results(tmp_path):
+    (tmp_path / "found.csv").symlink_to(tmp_path / "elsewhere.csv")
+    run(tmp_path, "--scores", "exp")
+    assert (tmp_path / "found.csv").is_symlink()
+    assert len(pd.read_csv(tmp_path / "elsewhere.csv")) > 0
+
+
 def test_the_command_writes_a_tidy_table(tmp_path, capsys):
     found = run(
         tmp_path, "--scores", "exp,relu2,exp=12", "--rules", "su,yarn-clamped", "--cosines", "1,.8", "--seed", "4"
@@ -385,9 +457,12 @@ def test_the_results_are_those_of_the_library(tmp_path):
         (["--scores", "exp,exp"], "scores and rules must each stand once, got exp, exp"),
         (["--rules", "sue"], "rules must be among fixed, su, qwen, yarn, yarn-clamped, got 'sue'"),
         ([], "scores or rules must name at least one, known are linear"),
-        (["--scores", "exp", "--memories", "2.5"], "argument --memories: must be a whole number such as 1000"),
-        (["--scores", "exp", "--memories", "1e13,5e13"], "grid must end by 17,592,186,044,417 memories"),
-        (["--scores", "exp", "--memories", ""], "grid must hold at least one M"),
+        (
+            ["--scores", "exp", "--memories", "2.5"],
+            "argument --memories: must be a whole number of at most 300 digits",
+        ),
+        (["--scores", "exp", "--memories", "1e13,5e13"], "memories must end by 17,592,186,044,417 memories"),
+        (["--scores", "exp", "--memories", ""], "memories must hold at least one M"),
         (["--scores", "exp", "--cosines", "1,x"], "argument --cosines: must be numbers with commas between them"),
         (["--scores", "exp", "--replicates", "1"], "replicates must be at least 2, got 1"),
         (["--scores", "exp", "--device", "abacus"], "device must be one of cuda, mps, cpu, got 'abacus'"),
@@ -396,7 +471,7 @@ def test_the_results_are_those_of_the_library(tmp_path):
         (["--scores", "exp", "--every", "-1"], "every must lie in"),
         (["--scores", "exp", "--patience", "0"], "patience must lie in"),
         (["--scores", "exp", "--beta", "-3"], "beta must lie in"),
-        (["--rules", "su", "--length", "1"], "L must lie in"),
+        (["--rules", "su", "--length", "1"], "length must lie in"),
         (["--scores", "exp", "--speed", "9"], "unrecognized arguments: --speed 9"),
     ],
 )

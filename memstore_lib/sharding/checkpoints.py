@@ -2,6 +2,7 @@
 
 ::
 
+    .lock                held by rank 0 of the run under way
     state.npz            written by rank 0: the replicate's counts so far, results, stage, and a token
     part-TOKEN-RANK.npz  written by each rank: counts of the blocks that it has met since that state
 
@@ -12,19 +13,32 @@ from that moment on, and parts of a state that was never written never count.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import re
 import secrets
 import warnings
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from memstore_lib._files import whole
+from memstore_lib._files import UNFINISHED, whole
 from memstore_lib.sharding.spans import Span, union
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
+#: What reading a damaged file, or one of another program, may raise.
+DAMAGED = (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError)
+#: Files of this module that a new state makes useless; the folder may hold others.
+_LEFT_OVER = re.compile(rf"part-[0-9a-f]{{16}}-\d+\.npz|{re.escape(UNFINISHED)}.*\.part")
 
 
 @dataclass
@@ -58,6 +72,30 @@ class Folder:
     def __init__(self, path: str | Path, parameters: dict[str, object]) -> None:
         self.path, self.parameters = Path(path), parameters
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of the folder for a while.
+
+        Raises:
+            ValueError: another run is in it, or it is no folder.
+            OSError: it cannot be made or written.
+        """
+        self._is_folder()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a") as lock:
+            try:
+                if fcntl is not None:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
+            except BlockingIOError:
+                raise ValueError(
+                    f"checkpoint {self.path} must be free, but another run is using it: wait, or give another folder"
+                ) from None
+            yield
+
+    def _is_folder(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"checkpoint must be a folder, got the file {self.path}")
+
     def load(self) -> State | None:
         """Return the state with all parts that belong to it, or None where there is none.
 
@@ -65,27 +103,29 @@ class Folder:
             ValueError: a checkpoint of other parameters, or a damaged one.
             OSError: the folder cannot be read.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"checkpoint must be a folder, got the file {self.path}")
+        self._is_folder()
         if not self._state.exists():
             return None
         try:
             meta, counts = _read(self._state)
-            state = State(counts, **meta["state"])
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
-            raise ValueError(
-                f"checkpoint {self._state} is damaged ({error}); remove the folder to start over"
-            ) from None
-        self._same_parameters(meta["parameters"])
+            state, parameters = State(counts, **meta["state"]), dict(meta["parameters"])
+            state.done = union(state.done)
+        except DAMAGED as error:
+            raise ValueError(self.damaged(error)) from None
+        self._same_parameters(parameters)
         for part in sorted(self.path.glob(f"part-{state.token}-*.npz")):
             try:
                 meta, counts = _read(part)
-            except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
+                done, counts = union([*state.done, *meta["done"]]), state.counts + counts
+            except DAMAGED as error:
                 warnings.warn(f"part {part} is damaged ({error}); its blocks are counted again", stacklevel=2)
                 continue
-            state.done = union([*state.done, *meta["done"]])
-            state.counts = state.counts + counts
+            state.done, state.counts = done, counts
         return state
+
+    def damaged(self, reason: object) -> str:
+        """Return what to say of a state that cannot be one of ours."""
+        return f"checkpoint {self._state} is damaged ({reason}); remove this file to start over"
 
     def _same_parameters(self, found: dict[str, object]) -> None:
         if found == json.loads(json.dumps(self.parameters)):
@@ -102,8 +142,8 @@ class Folder:
         state.token = secrets.token_hex(8)
         meta = {name: getattr(state, name) for name in ("stage", "done", "rows", "attention", "token")}
         _write(self._state, {"parameters": self.parameters, "state": meta}, state.counts)
-        for old in [*self.path.glob("part-*.npz"), *self.path.glob("tmp*.part")]:
-            if state.token not in old.name:
+        for old in self.path.iterdir():
+            if _LEFT_OVER.fullmatch(old.name) and state.token not in old.name:
                 old.unlink(missing_ok=True)
 
     def token(self) -> str:

@@ -96,6 +96,7 @@ class Job:
                 f"grid must end by {MOST * self.block + 1:,} memories, 2³² blocks of {self.block:,} keys, "
                 f"got {grid[-1]:,}"
             )
+        _checks.integer("replicates · numbers of memories", self.replicates * len(grid), maximum=_checks.LONGEST)
         cosines = [_checks.cosine(c) for c in self.cosines]
         if not cosines or len(set(cosines)) < len(cosines):
             raise ValueError(f"cosines must be at least one and all different, got {cosines}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,10 @@ _AT_A_TIME = 1 << 18  # keys that a rank takes at most before it asks for more: 
 
 #: Called with keys counted so far, by all ranks together.
 Progress = Callable[[int], None]
+
+
+class Miscounted(RuntimeError):
+    """Counts that are not those of the blocks they are said to be of: a counter at fault, or an edited checkpoint."""
 
 
 def measure(
@@ -93,8 +98,13 @@ class _Run:
         self.state: State | None = None
         self.bank: tuple[int, torch.Tensor] | None = None
         self.saved = time.monotonic()
+        self.holding = contextlib.ExitStack()
 
     def all(self) -> tuple[Measurement, pd.DataFrame] | None:
+        with self.holding:
+            return self._all()
+
+    def _all(self) -> tuple[Measurement, pd.DataFrame] | None:
         plan = self.ranks.first(self._take_up)
         self._see(plan["token"])
         while plan["stage"] < len(self.job.stages):
@@ -105,10 +115,23 @@ class _Run:
 
     def _take_up(self) -> dict[str, object]:
         """Start, or go on from a checkpoint, whose parts are first made one: the ranks need not be those that wrote."""
-        found = self.folder.load() if self.folder else None
+        found = None
+        if self.folder:
+            self.holding.enter_context(self.folder.held())
+            found = self.folder.load()
         nothing = np.zeros((self.job.queries, self.job.bins), dtype=np.int64)
-        self.state = State(nothing) if found is None else found
+        self.state = State(nothing) if found is None else self._sound(found)
         return self._plan()
+
+    def _sound(self, found: State) -> State:
+        """Return a state that can have come from this measurement; others are by another hand."""
+        job, stage = self.job, found.stage
+        rows = stage * len(job.scores) * len(job.cosines)
+        if found.counts.shape != (job.queries, job.bins) or found.counts.dtype.kind != "i":
+            raise ValueError(self.folder.damaged(f"counts are {found.counts.dtype} of shape {found.counts.shape}"))
+        if not (isinstance(stage, int) and 0 <= stage <= len(job.stages)) or len(found.rows) != rows:
+            raise ValueError(self.folder.damaged(f"{len(found.rows)} results in stage {stage}"))
+        return found
 
     def _plan(self) -> dict[str, object]:
         """Write the state down and say what is left of its stage."""
@@ -183,7 +206,7 @@ def _read(job: Job, stage: Stage, counts: np.ndarray) -> tuple[list[list], list[
     """Return the rows of one replicate at one M: of the ratio, and of attention for the exponential scores."""
     met = int(counts.sum())
     if met != (stage.M - 1) * job.queries:
-        raise RuntimeError(f"every query must have met {stage.M - 1} keys once, got {met / job.queries} on average")
+        raise Miscounted(f"every query must have met {stage.M - 1} keys once, got {met / job.queries} on average")
     seen, rows, attention = Spectrum(stage.M, torch.from_numpy(counts), 1.0), [], []
     for label, score in job.scores_at(stage.M).items():
         for cosine in job.cosines:

@@ -29,7 +29,9 @@ def whole_number(text: str) -> int:
         value = Fraction(plain)
         if value.denominator == 1 and value < 10**300:
             return value.numerator
-    raise argparse.ArgumentTypeError(f"must be a whole number such as 1000, 2**30 or 1e9, got {text!r}")
+    raise argparse.ArgumentTypeError(
+        f"must be a whole number of at most 300 digits, such as 1000, 2**30 or 1e9, got {text!r}"
+    )
 
 
 def several(kind: Callable[[str], T]) -> Callable[[str], list[T]]:

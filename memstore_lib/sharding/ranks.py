@@ -113,8 +113,12 @@ def _answered() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # of every store and backend, for a closed connection and for a timeout
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LostContact(f"lost contact with another rank, which has died or hangs ({reason})") from error
+        raise LostContact(f"lost contact with another rank, which has died or hangs ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what torch says; frames of its C++ follow."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _backend(wish: str | None, device: torch.device) -> str:
@@ -164,16 +168,27 @@ def opened(
         ValueError: a device or a backend that is not there.
         LostContact: the others do not come.
     """
-    patience = _checks.real("patience", patience, low=0.0, open_low=True)
-    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+    patience = _checks.real("patience", patience, low=0.0, high=1e9, open_low=True)
+    if ("RANK" in os.environ) != ("WORLD_SIZE" in os.environ):
+        raise ValueError("RANK and WORLD_SIZE must both be set, as torchrun does, or neither; one of them is")
+    if "RANK" not in os.environ:
+        if backend is not None:
+            _checks.choice("backend", backend, ("gloo", "nccl"))
         yield Ranks(resolve(device))
         return
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"):
+        if not os.environ.get(name, "0").isdecimal():
+            raise ValueError(f"{name} must be a whole number, as torchrun sets it, got {os.environ[name]!r}")
     own = _own_device(device, int(os.environ.get("LOCAL_RANK", "0")))
     backend, wait = _backend(backend, own), timedelta(seconds=patience)
     if own.type == "cuda":
         torch.cuda.set_device(own)
-    with _answered():
+    try:
         store, rank, size = next(dist.rendezvous("env://", timeout=wait))
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
+        raise LostContact(f"the ranks cannot meet at MASTER_ADDR:MASTER_PORT = {where} ({_reason(error)})") from error
+    with _answered():
         store.set_timeout(wait)
         dist.init_process_group(
             backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=wait

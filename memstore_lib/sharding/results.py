@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import secrets
 from pathlib import Path
 
 import pandas as pd
 
 from memstore_lib import sharpness, theory
-from memstore_lib._files import whole
+from memstore_lib._files import UNFINISHED, whole
 from memstore_lib.measurement import Measurement
 from memstore_lib.scores import Exponential
 from memstore_lib.sharding.job import Job
@@ -44,6 +45,19 @@ def tidy(job: Job, measurement: Measurement, attention: pd.DataFrame, level: flo
     found = pd.DataFrame(rows, columns=COLUMNS)
     found = found.sort_values(["store", "M"], key=lambda x: x.map(order) if x.name == "store" else x, kind="stable")
     return found.assign(seed=job.seed, replicates=job.replicates, queries=job.queries).reset_index(drop=True)
+
+
+def check_laws(job: Job) -> None:
+    """Compute every law once, so that what has none is refused before its keys are counted.
+
+    Raises:
+        ValueError: a sharpness beyond what the laws reach.
+    """
+    for M in job.grid:
+        for score in job.scores_at(M).values():
+            for cosine in job.cosines:
+                for quantity in ("isr", "weight") if isinstance(score, Exponential) else ("isr",):
+                    _law(quantity, score, M, job.d, cosine)
 
 
 def _law(quantity: str, score: object, M: int, d: int, cosine: float) -> float:
@@ -83,12 +97,24 @@ def check_writable(path: Path) -> None:
     """Refuse an output that could not be written, before hours are spent on what should be in it.
 
     Raises:
-        ValueError: another suffix than .csv or .json, or a folder of that name.
-        OSError: no file can be made there.
+        ValueError: another suffix than .csv or .json, a folder of that name, or no file can be made there.
     """
     as_text(pd.DataFrame(), path.suffix)
     if path.is_dir():
         raise ValueError(f"output must be a file, got the folder {path}")
-    with whole(path.parent / f".{path.name}.probe") as file:
-        file.write(b"?")
-    (path.parent / f".{path.name}.probe").unlink()
+    probe(path.parent, "output")
+
+
+def probe(folder: Path, name: str) -> None:
+    """Write and remove a small file, to see whether a folder takes any; it is made if it is not there.
+
+    Raises:
+        ValueError: it does not; the message calls the argument ``name``.
+    """
+    file = folder / f"{UNFINISHED}{secrets.token_hex(4)}.part"
+    try:
+        with whole(file) as handle:
+            handle.write(b"?")
+        file.unlink()
+    except OSError as error:
+        raise ValueError(f"{name} must lie where files can be written, got {folder} ({error.strerror})") from None
