@@ -46,7 +46,7 @@ LAYOUT = """(most) => {
   const whole = all("figure, .ms-figure, .ms-chart, div.math");
   const dark = (element) => {
     const [red, green, blue, alpha = 1] = getComputedStyle(element).backgroundColor.match(/[\\d.]+/g).map(Number);
-    return alpha > 0 && Math.min(red, green, blue) < 200;
+    return 255 + (Math.min(red, green, blue) - 255) * alpha < 200; // a tint lies on white paper
   };
   return {
     overflow: document.scrollingElement.scrollWidth - innerWidth,
