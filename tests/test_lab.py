@@ -133,7 +133,7 @@ def wait_until_run(page) -> list[dict]:
     cells = page.evaluate(OUTPUTS)
     for cell in cells:
         for output in cell["outputs"]:
-            assert output["output_type"] != "error", (output["ename"], output["evalue"])
+            assert output["output_type"] != "error", "\n".join(output["traceback"])
     return cells
 
 
