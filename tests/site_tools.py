@@ -348,7 +348,8 @@ SLIDE = """async ([index, share]) => {
   const took = performance.now() - start;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   observer.disconnect();
-  return {changed: svg.outerHTML !== before, took, name: input.name, disabled: input.disabled};
+  const positions = Math.round((high - low) / step);
+  return {changed: svg.outerHTML !== before, took, name: input.name, disabled: input.disabled, positions};
 }"""
 
 SLIDERS = "() => document.querySelectorAll('.ms-figure input[type=range]').length"
@@ -361,7 +362,9 @@ def slide(page: Page, index: int, share: float) -> dict[str, Any]:
 
 def slider_step_ms(page: Page, index: int, steps: int = 25) -> float:
     """Return the median milliseconds from a slider's input to the changed chart, over steps across its range."""
-    taken = [slide(page, index, step / steps) for step in range(1, steps + 1)]
+    positions = slide(page, index, 0.0)["positions"]
+    steps = min(steps, positions)  # a step that moves nothing would be waited for in vain
+    taken = [slide(page, index, round(step * positions / steps) / positions) for step in range(1, steps + 1)]
     moved = [step["took"] for step in taken if step["changed"]]
     return statistics.median(moved) if moved else float("nan")
 
