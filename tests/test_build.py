@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,15 +157,20 @@ class Book:
         file.write_text(text.replace(old, new), encoding="utf8")
 
 
-def small_book(root: Path) -> Book:
-    """Make a small copy of the repository in a folder."""
-    for name in COPIED:
+def copy(root: Path, names: Iterable[str] = COPIED) -> None:
+    """Copy files and folders of the repository into a folder."""
+    for name in names:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, target)
+
+
+def small_book(root: Path) -> Book:
+    """Make a small copy of the repository in a folder."""
+    copy(root)
     (root / "_toc.yml").write_text(TOC, encoding="utf8")
     for name, text in PAGES.items():
         (root / name).write_text(text, encoding="utf8")

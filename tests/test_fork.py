@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from xml.etree import ElementTree
 
@@ -13,7 +12,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.sources import ROOT
-from tests.test_build import COPIED, PAGES, TOC, Book
+from tests.test_build import Book, copy, small_book
 
 pytestmark = pytest.mark.build
 
@@ -29,17 +28,8 @@ SAID = ("GITHUB_REPOSITORY", "GITHUB_SERVER_URL", "GITHUB_REF_NAME", "GITHUB_REF
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory) -> Book:
     root = tmp_path_factory.mktemp("a fork of 本")
-    for name in (*COPIED, "CITATION.cff"):
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
-    (root / "_toc.yml").write_text(TOC, encoding="utf8")
-    for name, text in PAGES.items():
-        (root / name).write_text(text, encoding="utf8")
-    (root / "memstore_lib/probe.py").write_text('PROBE = "green"\n', encoding="utf8")
+    small_book(root)
+    copy(root, ["CITATION.cff"])
     (root / "book/intro.md").write_text(
         "# A small book\n\n"
         f"Read & <learn> more in the [README]({UPSTREAM}#a-part), [not here]({UPSTREAM}-of-others).\n",

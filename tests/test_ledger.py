@@ -6,12 +6,9 @@ page itself one, and the last belongs to a chapter that the book does not have.
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-from tests.sources import ROOT
-from tests.test_build import COPIED, PAGES, Book
+from tests.test_build import PAGES, Book, copy
 
 pytestmark = pytest.mark.build
 
@@ -75,13 +72,7 @@ chapter.close()
 @pytest.fixture(scope="module")
 def book(tmp_path_factory) -> Book:
     root = tmp_path_factory.mktemp("ledger")
-    for name in COPIED:
-        source, target = ROOT / name, root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
+    copy(root)
     for name, text in {
         "_toc.yml": TOC,
         "book/claims.yml": CLAIMS,

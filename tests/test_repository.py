@@ -52,7 +52,7 @@ NO_PAGE = [
     "C:/Users/me/name",
     r"C:\Users\me\name",
     "work:owner/name.git",  # a name from ~/.ssh/config
-    "ssh://work/owner/name.git",
+    "ssh://forge/owner/name.git",
     "https://github.com",
     "https://github.com/name.git",
     "git@github.com:name.git",
