@@ -73,6 +73,18 @@ class Page:
         notebook = jupytext.reads(self.text, fmt="md:myst")
         return [Cell(c.source, dict(c.metadata)) for c in notebook.cells if c.cell_type == "code"]
 
+    @cached_property
+    def sections(self) -> dict[str, list[Cell]]:
+        """The code cells by the heading of level 2 above them; those above the first heading under an empty name."""
+        found, name = {"": []}, ""
+        for cell in jupytext.reads(self.text, fmt="md:myst").cells:
+            if cell.cell_type == "code":
+                found.setdefault(name, []).append(Cell(cell.source, dict(cell.metadata)))
+                continue
+            headings = re.findall(r"^## +(.+?)\s*$", FENCE.sub("", cell.source), re.MULTILINE)
+            name = headings[-1] if headings else name
+        return found
+
     @property
     def code(self) -> str:
         """All code of the page."""
