@@ -20,7 +20,8 @@ import torch
 from memstore_lib.language_models import power_law, settings, training
 from memstore_lib.language_models.corpus import Corpus
 from memstore_lib.language_models.models import MODELS
-from memstore_lib.language_models.runs import checkpoint_path, default_workers, train_all
+from memstore_lib.language_models.runs import checkpoint_path, default_workers, one_at_a_time, train_all
+from memstore_lib.language_models.runs import seeds as seeds_of
 from memstore_lib.language_models.settings import SETTINGS, Settings
 from memstore_lib.language_models.training import CheckpointError, schedule, train
 
@@ -234,6 +235,22 @@ def test_workers_are_as_many_as_the_variable_says_or_as_there_are_cores(monkeypa
     assert default_workers() == 4
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
     assert default_workers() == 1
+
+
+def test_a_single_core_trains_one_seed(monkeypatch):
+    monkeypatch.setenv("MEMSTORE_WORKERS", "1")
+    three = dataclasses.replace(TINY, seeds=3)
+    assert one_at_a_time("cpu")
+    assert seeds_of(three, "cpu") == range(1)
+    monkeypatch.setenv("MEMSTORE_WORKERS", "2")
+    assert not one_at_a_time("cpu")
+    assert seeds_of(three, "cpu") == range(3)
+
+
+@pytest.mark.cuda
+def test_a_gpu_trains_every_seed(monkeypatch):
+    monkeypatch.setenv("MEMSTORE_WORKERS", "1")
+    assert not one_at_a_time("cuda")
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5"])

@@ -50,6 +50,12 @@ class Record:
     history: pd.DataFrame
     runs: pd.DataFrame
 
+    @property
+    def validation_losses(self) -> dict[tuple[str, int], float]:
+        """The validation loss at the end of each run, in nats a token, by model and seed."""
+        ends = self.history.sort_values("step", kind="stable").groupby(["model", "seed"], sort=False)["validation_loss"]
+        return {(model, int(seed)): float(loss) for (model, seed), loss in ends.last().items()}
+
 
 def window(settings: Settings) -> int:
     """Return the steps that a loss is smoothed over before a fit: the source's share of its run, 500 of 3,662."""

@@ -41,6 +41,25 @@ def default_workers() -> int:
     return min(MOST_WORKERS, cores)
 
 
+def one_at_a_time(device: str | torch.device | None = None) -> bool:
+    """Return whether runs follow one another on a single core, so that many of them would take long.
+
+    Args:
+        device: as for :func:`memstore_lib.device.resolve`.
+    """
+    return resolve(device).type == "cpu" and default_workers() == 1
+
+
+def seeds(settings: Settings, device: str | torch.device | None = None) -> range:
+    """Return the seeds that a chapter trains each model with: those of the settings, one if runs take turns on a core.
+
+    Args:
+        settings: of the runs.
+        device: as for :func:`memstore_lib.device.resolve`.
+    """
+    return range(1 if one_at_a_time(device) else settings.seeds)
+
+
 def default_folder() -> Path:
     """Return where a book keeps its checkpoints: beside the corpus, in its build folder."""
     return corpora.default_folder().parent / "training"
