@@ -100,7 +100,7 @@ SETTINGS = {
             validation_windows=32,
             seeds=2,
         ),
-        # Long enough for the two transformers to come close.
+        # Long enough for the two transformers to cross.
         Settings(
             "medium",
             d_model=128,
@@ -108,7 +108,7 @@ SETTINGS = {
             heads=4,
             sequence=512,
             batch=4,
-            steps=2400,
+            steps=4000,
             learning_rate=3e-3,
             validation_every=200,
             validation_windows=64,
