@@ -73,6 +73,12 @@ def test_no_plotting_code(page):
 
 
 @each(CHAPTERS)
+def test_code_is_no_wider_than_a_page(page):
+    wide = [line for cell in page.cells for line in cell.source.splitlines() if len(line) > 92]
+    assert not wide
+
+
+@each(CHAPTERS)
 def test_a_figure_costs_the_reader_at_most_eight_lines(page):
     for cell in page.cells:
         for statement in cell.tree.body:
