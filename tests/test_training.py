@@ -248,6 +248,7 @@ def test_a_single_core_trains_one_seed(monkeypatch):
 
 
 @pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_a_gpu_trains_every_seed(monkeypatch):
     monkeypatch.setenv("MEMSTORE_WORKERS", "1")
     assert not one_at_a_time("cuda")
