@@ -68,10 +68,7 @@ class Page:
     @cached_property
     def cells(self) -> list[Cell]:
         """The code cells, in order."""
-        if not self.executable:
-            return []
-        notebook = jupytext.reads(self.text, fmt="md:myst")
-        return [Cell(c.source, dict(c.metadata)) for c in notebook.cells if c.cell_type == "code"]
+        return [cell for cells in self.sections.values() for cell in cells] if self.executable else []
 
     @cached_property
     def sections(self) -> dict[str, list[Cell]]:
